@@ -1,0 +1,16 @@
+"""Which environment variables with our prefix exist besides the settings themselves."""
+
+PREFIX = "PENSTOCK_"
+TEST_PREFIX = "PENSTOCK_TEST_"
+
+PROCESS_VARIABLES = {
+    "PENSTOCK_APP": "the application, `module:attribute`, when --app is not given",
+    "PENSTOCK_CONFIG": "the settings file, when it is not ./penstock.toml",
+    "PENSTOCK_FAILPOINTS": "tests only: named places where the process stops, dies or waits",
+    "PENSTOCK_POSTGRES_BIN": "directory of the server programs for the embedded database",
+}
+
+
+def is_process_variable(name: str) -> bool:
+    """Whether a `PENSTOCK_*` variable is known although it is no setting."""
+    return name in PROCESS_VARIABLES or name.startswith(TEST_PREFIX)
