@@ -1,0 +1,42 @@
+# Every target sets up its own virtual environment from nothing: Python 3.11 and make are enough.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+PYTEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fmt bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (about a minute the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]' $$($(PYTHON) tools/dev_requirements.py)
+	@touch $@
+
+demo: $(STAMP) ## run the flash sale under chaos and prove it
+	@$(BIN)/penstock demo $(ARGS)
+
+test: $(STAMP) ## run every test
+	@PYTEST_WORKERS=$(PYTEST_WORKERS) BIN=$(BIN) sh tools/test.sh $(ARGS)
+
+check: $(STAMP) ## lint, types, layering, docs
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python tools/reference.py --check
+
+fmt: $(STAMP) ## format the code and regenerate the reference
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@$(BIN)/python tools/reference.py
+
+bench: $(STAMP) ## measure this machine (figures, goals)
+	@$(BIN)/penstock bench kernel $(ARGS)
+
+clean: ## remove the virtual environment and caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist build

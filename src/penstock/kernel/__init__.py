@@ -1,0 +1,1 @@
+"""What all products share: leases, verdicts, the pump, wake-ups, the schema. Knows no product."""

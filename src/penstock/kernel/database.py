@@ -1,0 +1,217 @@
+"""Connections to one database, and the only place where driver errors become ours.
+
+Works through transaction poolers: no session state, no named prepared statements when the URL is a
+pooler's. Statements are repeated after serialization failures and deadlocks, because every verb of
+ours is idempotent.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+from asyncpg.transaction import Transaction
+
+from penstock.kernel.errors import (
+    DatabaseUnreachable,
+    NotPermitted,
+    PenstockError,
+    SchemaMissing,
+    error_for,
+)
+from penstock.kernel.queue import Connection
+
+PooledConnection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+
+POOLER_PORTS = frozenset({6432, 6543})
+CONNECTION_ERRORS: tuple[type[Exception], ...] = (
+    OSError,  # includes TimeoutError
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+)
+DRIVER_ERRORS: tuple[type[Exception], ...] = (asyncpg.PostgresError, *CONNECTION_ERRORS)
+_REPEAT_PAUSES_S = (0.005, 0.013, 0.034, 0.089)
+REPEATABLE_ERRORS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+
+
+def translate(error: BaseException) -> PenstockError | None:
+    """Our error for a driver's, or None where the driver's own is the better one to see."""
+    if isinstance(error, CONNECTION_ERRORS):
+        return DatabaseUnreachable(f"{type(error).__name__}: {error}".rstrip(": "))
+    if isinstance(error, asyncpg.PostgresError):
+        return _translate_sqlstate(error)
+    return None
+
+
+def _translate_sqlstate(error: asyncpg.PostgresError) -> PenstockError | None:
+    state = error.sqlstate or ""
+    if state.startswith("PN"):
+        return error_for(
+            state, str(error.message), happened=error.detail or "", todo=error.hint or ""
+        )
+    if state == "42501":
+        return NotPermitted(str(error.message), todo=missing_grant(str(error.message)))
+    if state in {"3F000", "42P01", "42883"} and "penstock" in str(error.message):
+        return SchemaMissing(str(error.message))
+    return None
+
+
+def missing_grant(message: str) -> str:
+    """The command that would give the missing right, as far as the message tells."""
+    for product in ("outbox", "intake", "payments", "inbox"):
+        if product in message:
+            return (
+                f"run `penstock grant penstock_{product}_executor to LOGIN` for a worker, or "
+                f"`penstock grant penstock_{product}_ingest to LOGIN` for a producer"
+            )
+    return "run `penstock grant penstock_operator to LOGIN` as an administrator"
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn driver errors inside the block into ours."""
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        ours = translate(error)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def is_pooler(url: str) -> bool:
+    """Whether the URL points at the usual port of a transaction pooler."""
+    return urlsplit(url).port in POOLER_PORTS
+
+
+async def call(conn: Connection, query: str, *args: object) -> Sequence[Mapping[str, Any]]:
+    """Run one of our statements and return its rows, with errors translated.
+
+    A serialization failure or deadlock is repeated a few times: every verb of ours is idempotent.
+    """
+    for pause_s in _REPEAT_PAUSES_S:
+        try:
+            return await conn.fetch(query, *args)
+        except REPEATABLE_ERRORS:
+            if getattr(conn, "is_in_transaction", bool)():
+                raise  # the caller's transaction is aborted; only the caller can repeat it
+            await asyncio.sleep(pause_s)
+        except DRIVER_ERRORS as error:
+            ours = translate(error)
+            if ours is None:
+                raise
+            raise ours from error
+    return await conn.fetch(query, *args)
+
+
+async def _rollback(transaction: Transaction) -> None:
+    """Roll back; on a broken connection the server has already done so."""
+    try:
+        await transaction.rollback()
+    except DRIVER_ERRORS:
+        return
+
+
+class Database:
+    """A pool of connections to one database. Opens nothing until `open()`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        size: int = 10,
+        pooler: bool | None = None,
+        application_name: str = "penstock",
+        statement_timeout_s: float = 30.0,
+    ) -> None:
+        self.url = url
+        self.size = size
+        self.pooler = is_pooler(url) if pooler is None else pooler
+        self.application_name = application_name
+        self.statement_timeout_s = statement_timeout_s
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    async def open(self) -> None:
+        """Open the pool; raises DatabaseUnreachable with the reason if no connection is had."""
+        if self._pool is not None:
+            return
+        with translated():
+            self._pool = await asyncpg.create_pool(
+                self.url,
+                min_size=1,
+                max_size=self.size,
+                command_timeout=self.statement_timeout_s + 5,
+                statement_cache_size=0 if self.pooler else 100,
+                server_settings=self._server_settings(),
+                timeout=5,
+            )
+
+    async def close(self) -> None:
+        """Close the pool, waiting a little for connections in use, then cutting them."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            await asyncio.wait_for(pool.close(), 5)
+        except CONNECTION_ERRORS:
+            pool.terminate()
+
+    @asynccontextmanager
+    async def connection(self, *, timeout_s: float = 10.0) -> AsyncIterator[PooledConnection]:
+        """Borrow a connection; waiting is bounded, so that starvation is an error, not a hang.
+
+        Only the borrowing is translated: an OSError raised inside the block may be the caller's.
+        """
+        assert self._pool is not None, "open() comes first"
+        pool = self._pool
+        with translated():
+            conn = await pool.acquire(timeout=timeout_s)
+        try:
+            yield conn
+        finally:
+            await asyncio.shield(pool.release(conn))
+
+    @asynccontextmanager
+    async def transaction(self, *, timeout_s: float = 10.0) -> AsyncIterator[PooledConnection]:
+        """Borrow a connection inside a transaction that commits when the block ends well."""
+        async with self.connection(timeout_s=timeout_s) as conn:
+            transaction = conn.transaction()
+            with translated():
+                await transaction.start()
+            try:
+                yield conn
+            except BaseException:
+                await _rollback(transaction)
+                raise
+            with translated():
+                await transaction.commit()
+
+    async def dedicated(self) -> "asyncpg.Connection[asyncpg.Record]":
+        """A connection of one's own, outside the pool: for LISTEN and for lease extension."""
+        with translated():
+            return await asyncpg.connect(
+                self.url,
+                timeout=5,
+                command_timeout=self.statement_timeout_s + 5,
+                statement_cache_size=0 if self.pooler else 100,
+                server_settings=self._server_settings(),
+            )
+
+    def _server_settings(self) -> dict[str, str]:
+        # A pooler refuses start-up parameters it does not know; only the name is safe there.
+        if self.pooler:
+            return {"application_name": self.application_name}
+        return {
+            "application_name": self.application_name,
+            "statement_timeout": f"{int(self.statement_timeout_s * 1000)}",
+            "lock_timeout": "5000",
+            "idle_in_transaction_session_timeout": "60000",
+        }

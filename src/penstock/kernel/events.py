@@ -1,0 +1,209 @@
+"""The catalogue of everything observable. Logs, metrics and traces subscribe; nothing else does.
+
+An observation holds ids, counts, codes and durations, never a payload and never a secret, so that
+any subscriber may write down all of it.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+from uuid import UUID
+
+_log = logging.getLogger("penstock.events")
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Base of all observations; `name` is the constant log message and the metric's stem."""
+
+    name: ClassVar[str] = "observation"
+    level: ClassVar[Level] = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed(Observation):
+    """A claim came back with items."""
+
+    name: ClassVar[str] = "claimed"
+    level: ClassVar[Level] = "debug"
+    queue: str
+    count: int
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Handled(Observation):
+    """A handler answered; `verdict` is done, retry, reject or unknown."""
+
+    name: ClassVar[str] = "handled"
+    level: ClassVar[Level] = "debug"
+    queue: str
+    topic: str
+    item_id: UUID
+    attempt: int
+    verdict: str
+    code: str
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerRaised(Observation):
+    """A handler raised; only the type of the exception is kept, its text may hold anything."""
+
+    name: ClassVar[str] = "handler_raised"
+    level: ClassVar[Level] = "warning"
+    queue: str
+    topic: str
+    item_id: UUID
+    attempt: int
+    error_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Observation):
+    """A batch of outcomes was written; `stale` of them were refused because the lease was lost."""
+
+    name: ClassVar[str] = "finished"
+    level: ClassVar[Level] = "debug"
+    queue: str
+    count: int
+    stale: int
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRefused(Observation):
+    """A finish came too late: another worker owns the item. Kept as a late result."""
+
+    name: ClassVar[str] = "finish_refused"
+    level: ClassVar[Level] = "warning"
+    queue: str
+    item_id: UUID
+    epoch: int
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseWasLost(Observation):
+    """An extension was refused while the handler was still running."""
+
+    name: ClassVar[str] = "lease_lost"
+    level: ClassVar[Level] = "warning"
+    queue: str
+    item_id: UUID
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Observation):
+    """Items that had not started were given back without counting an attempt."""
+
+    name: ClassVar[str] = "released"
+    queue: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tended(Observation):
+    """Housekeeping of a queue did something: expired leases, due rows or late commits returned."""
+
+    name: ClassVar[str] = "tended"
+    level: ClassVar[Level] = "debug"
+    queue: str
+    reaped: int
+    due: int
+    swept: int
+
+
+@dataclass(frozen=True, slots=True)
+class WokeUp(Observation):
+    """A pump stopped waiting; `by` is notify, poll, doorbell or busy."""
+
+    name: ClassVar[str] = "woke_up"
+    level: ClassVar[Level] = "debug"
+    queue: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListenUnavailable(Observation):
+    """LISTEN does not arrive here (a transaction pooler, most likely); polling carries on alone."""
+
+    name: ClassVar[str] = "listen_unavailable"
+    level: ClassVar[Level] = "warning"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected(Observation):
+    """The database went away; the worker keeps trying."""
+
+    name: ClassVar[str] = "disconnected"
+    level: ClassVar[Level] = "warning"
+    queue: str
+    error_type: str
+    retry_in_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected(Observation):
+    """The database is back."""
+
+    name: ClassVar[str] = "reconnected"
+    queue: str
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobRan(Observation):
+    """A scheduled job ended; `error_type` is empty when it went well."""
+
+    name: ClassVar[str] = "job_ran"
+    level: ClassVar[Level] = "debug"
+    job: str
+    latency_ms: float
+    error_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted(Observation):
+    """A worker process begins to claim."""
+
+    name: ClassVar[str] = "worker_started"
+    worker_id: UUID
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopped(Observation):
+    """A worker has drained; `abandoned` items were still running and will be taken over."""
+
+    name: ClassVar[str] = "worker_stopped"
+    worker_id: UUID
+    released: int
+    abandoned: int
+
+
+Subscriber = Callable[[Observation], None]
+
+
+class Events:
+    """Hands each observation to every subscriber."""
+
+    def __init__(self) -> None:
+        self._subscribers: tuple[Subscriber, ...] = ()
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Add a subscriber; it must be quick and must not raise."""
+        self._subscribers = (*self._subscribers, subscriber)
+
+    def emit(self, observation: Observation) -> None:
+        """Tell every subscriber. A failing one is logged and skipped: watching is not working."""
+        for subscriber in self._subscribers:
+            try:
+                subscriber(observation)
+            except Exception:
+                _log.exception("observer_failed", extra={"observation": observation.name})

@@ -1,0 +1,42 @@
+"""What the pump calls: something that takes claimed items and answers for each of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from penstock.kernel.queue import Item
+from penstock.kernel.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The handler's own transaction has finished the item already; nothing is left to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The handler says it finished the item on the user's connection; the queue checks that."""
+
+
+COMMITTED = Committed()
+CHECK = Check()
+
+Answer: TypeAlias = Verdict | Committed | Check
+
+
+class Handler(Protocol):
+    """Takes up to `size` items of one topic at a time, in up to `concurrency` calls at once.
+
+    `handle` answers for each item in order and does not raise for what its items do: an exception
+    of the user's code is a Retry. What it does raise is a fault of ours or of the database.
+    Cancellation means shutdown; items of a cancelled call are released without counting.
+    """
+
+    size: int
+    concurrency: int
+    timeout_s: float
+    max_attempts: int
+
+    async def handle(self, items: Sequence[Item]) -> Sequence[Answer]:
+        """Run the effect for each item and say what came of it."""
+        ...

@@ -1,0 +1,30 @@
+"""Ownership of an item for a while: token, epoch and expiry.
+
+The database clock alone decides who owns what. A worker only ever asks "how long do I surely still
+hold this?", and measures that on its own monotonic clock from the moment before it sent the claim:
+a wrong wall clock can therefore neither prolong nor cut a lease.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from time import monotonic
+from uuid import UUID
+
+
+@dataclass(slots=True)
+class Lease:
+    """One worker's hold on one item; `deadline` is monotonic, never later than the truth."""
+
+    token: UUID
+    epoch: int
+    expires_at: datetime
+    deadline: float
+    lost: bool = False
+
+    def remaining_s(self) -> float:
+        """Seconds for which this worker surely still owns the item; 0 when lost."""
+        return 0.0 if self.lost else max(0.0, self.deadline - monotonic())
+
+    def covers(self, seconds: float) -> bool:
+        """Whether an effect of up to `seconds` can start now without outliving the lease."""
+        return self.remaining_s() > seconds

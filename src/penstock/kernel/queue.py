@@ -1,0 +1,102 @@
+"""What every queue offers the pump: items, outcomes and the verbs, each one SQL statement."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from penstock.kernel.lease import Lease
+from penstock.kernel.verdict import Verdict
+
+
+class Connection(Protocol):
+    """What a store needs of a connection: asyncpg's own, or an adapter over the user's."""
+
+    async def fetch(self, query: str, *args: Any) -> Sequence[Mapping[str, Any]]:
+        """Run one statement with `$n` parameters and return its rows."""
+        ...
+
+
+@dataclass(slots=True)
+class Item:
+    """A claimed item. `key` finds its row, `id` is its constant public identity."""
+
+    key: int
+    id: UUID
+    topic: str
+    payload: bytes
+    headers: Mapping[str, str]
+    created_at: datetime
+    attempt: int
+    max_attempts: int
+    lease: Lease
+    ordering_key: str | None = None
+    tenant: UUID | None = None
+    finished_by_handler: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one attempt, ready to be written; `delay_s` is set for a retry."""
+
+    item: Item
+    verdict: Verdict
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tending:
+    """What one round of housekeeping brought back to ready."""
+
+    reaped: int = 0
+    due: int = 0
+    swept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A queue's row in `penstock.queue_config`: the numbers a pump runs by."""
+
+    lease_s: float
+    max_attempts: int
+    backoff_base_s: float
+    backoff_cap_s: float
+    poll_ms: int
+    notify: bool
+
+
+class Queue(Protocol):
+    """A named source of items. Every verb is one round trip and safe to repeat."""
+
+    name: str
+
+    async def policy(self, conn: Connection) -> Policy:
+        """The numbers this queue runs by."""
+        ...
+
+    async def claim(
+        self, conn: Connection, *, limit: int, owner: UUID, skip: Sequence[str] = ()
+    ) -> Sequence[Item]:
+        """Lease up to `limit` ready items under a fresh token; topics in `skip` are left alone."""
+        ...
+
+    async def finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> Sequence[Item]:
+        """Write outcomes where the token still matches; return the items that were refused."""
+        ...
+
+    async def extend(self, conn: Connection, items: Sequence[Item]) -> Sequence[Item]:
+        """Prolong the leases still held; return the items that are lost."""
+        ...
+
+    async def release(self, conn: Connection, items: Sequence[Item]) -> int:
+        """Give items back that have not started; the attempt does not count."""
+        ...
+
+    async def ready(self, conn: Connection) -> bool:
+        """Whether a claim now might find something; cheap enough to ask every 10 ms."""
+        ...
+
+    async def tend(self, conn: Connection) -> Tending:
+        """Reap, bring back due rows, sweep, keep the watermark; a no-op when not yet due."""
+        ...

@@ -1,0 +1,6 @@
+create or replace function penstock.milliseconds(p_at timestamptz) returns bigint
+language sql immutable parallel safe
+as $$ select floor(extract(epoch from p_at) * 1000)::bigint $$;
+
+comment on function penstock.milliseconds(timestamptz) is 'Unix milliseconds, as sequences hold them.';
+revoke all on function penstock.milliseconds(timestamptz) from public;

@@ -1,0 +1,17 @@
+-- The floor stays p_lag behind the clock: a transaction that computed its time and commits within
+-- the lag is still seen. Slower ones are found by the sweep from zero (net).
+create or replace function penstock.raise_time_floor(
+    p_sequence regclass, p_lowest timestamptz, p_lag interval
+) returns void
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+    select setval(p_sequence, target.ms)
+    from (select penstock.milliseconds(
+              least(p_lowest - interval '1 millisecond', penstock.clock() - p_lag)) as ms) target
+    where target.ms > pg_sequence_last_value(p_sequence)
+$$;
+
+comment on function penstock.raise_time_floor(regclass, timestamptz, interval) is
+    'Move a time floor up to just below the lowest time still waiting; never down.';
+revoke all on function penstock.raise_time_floor(regclass, timestamptz, interval) from public;

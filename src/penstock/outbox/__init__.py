@@ -1,0 +1,1 @@
+"""Events published in the user's own transaction and delivered to handlers."""

@@ -1,0 +1,34 @@
+-- The one way out of the hot table: rows whose token matches (null matches a row without a lease)
+-- move to the archive in a single statement.
+create or replace function app.outbox_archive_rows(
+    p_seqs bigint[], p_tokens uuid[], p_state text
+) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+    v_count integer;
+begin
+    with gone as (
+        delete from public.outbox o
+        using unnest(p_seqs, p_tokens) as f (seq, token)
+        where o.seq = f.seq and o.processing_token is not distinct from f.token
+        returning o.*
+    )
+    insert into public.outbox_archive
+        (seq, id, tenant_id, topic, payload, headers, created_at, ordering_key, lease_token,
+         lease_epoch, total_attempts, replay_count, state, delivered_at)
+    select g.seq, g.id, g.tenant_id, g.topic, g.payload, g.headers, g.created_at, g.ordering_key,
+           g.processing_token, g.lease_epoch, g.total_attempts, g.replay_count, p_state,
+           penstock.clock()
+    from gone g;
+    get diagnostics v_count = row_count;
+    return v_count;
+end
+$$;
+
+comment on function app.outbox_archive_rows(bigint[], uuid[], text) is
+    'Move rows to the archive where the token still matches; returns how many.';
+revoke all on function app.outbox_archive_rows(bigint[], uuid[], text) from public;

@@ -1,0 +1,23 @@
+create or replace function app.outbox_cancel(p_id uuid, p_reason text) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_seq bigint;
+begin
+    select o.seq into v_seq from public.outbox o
+    where o.id = p_id and (o.pos is not null or o.next_attempt_at is not null)
+    for update skip locked;
+    if not found then
+        return false;
+    end if;
+    perform app.outbox_archive_rows(array[v_seq], array[null::uuid], 'CANCELLED');
+    perform audit.record('cancel', 'public.outbox', jsonb_build_object('id', p_id), p_reason);
+    return true;
+end
+$$;
+
+comment on function app.outbox_cancel(uuid, text) is
+    'Withdraw an event that is not in flight; false if it is, or is gone.';
+revoke all on function app.outbox_cancel(uuid, text) from public;
+grant execute on function app.outbox_cancel(uuid, text) to penstock_outbox_ingest, penstock_operator;

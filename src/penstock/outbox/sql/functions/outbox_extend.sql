@@ -1,0 +1,28 @@
+create or replace function app.outbox_extend(p_seqs bigint[], p_tokens uuid[])
+returns table (seq bigint)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    v_lease_s integer := (select c.lease_s from penstock.queue_config c where c.queue = 'outbox');
+begin
+    return query
+        with held as (
+            update public.outbox o
+            set lease_expires_at = penstock.clock() + make_interval(secs => v_lease_s)
+            from unnest(p_seqs, p_tokens) as f (seq, token)
+            where o.seq = f.seq and o.processing_token = f.token
+            returning o.seq
+        )
+        select f.seq from unnest(p_seqs) as f (seq)
+        where not exists (select from held h where h.seq = f.seq);
+end
+$$;
+
+comment on function app.outbox_extend(bigint[], uuid[]) is
+    'Prolong leases still held; returns the events that are lost.';
+revoke all on function app.outbox_extend(bigint[], uuid[]) from public;
+grant execute on function app.outbox_extend(bigint[], uuid[]) to penstock_outbox_executor;

@@ -1,0 +1,51 @@
+-- A lease that ended counts as an attempt: an event that kills its worker must not do so for ever.
+create or replace function app.outbox_reap(p_from_zero boolean default false) returns integer
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+declare
+    v_max integer := (select c.max_attempts from penstock.queue_config c where c.queue = 'outbox');
+    v_floor timestamptz := penstock.time_floor('penstock.outbox_lease');
+    v_count integer;
+begin
+    if p_from_zero then
+        v_floor := '-infinity';
+    end if;
+    with expired as materialized (
+        select o.ctid, o.processing_token as token
+        from public.outbox o
+        where o.processing_token is not null
+          and o.lease_expires_at > v_floor and o.lease_expires_at <= penstock.clock()
+        order by o.lease_expires_at
+        limit 1000
+        for update skip locked
+    ), back as (
+        update public.outbox o
+        set pos = case when o.attempts < v_max then nextval('penstock.outbox_next') end,
+            dead_at = case when o.attempts >= v_max then penstock.clock() end,
+            processing_token = null, lease_owner = null, lease_expires_at = null,
+            error_code = case when o.attempts >= v_max then 'ZOMBIE_LIMIT' else 'ZOMBIE' end,
+            error = 'the worker died or lost its lease'
+        from expired e
+        where o.ctid = e.ctid
+        returning o.seq, o.id, e.token, o.lease_epoch
+    )
+    insert into public.outbox_attempts
+        (seq, event_id, lease_token, lease_epoch, outcome, error_code)
+    select b.seq, b.id, b.token, b.lease_epoch, 'ZOMBIE', 'ZOMBIE' from back b;
+    get diagnostics v_count = row_count;
+    perform penstock.raise_time_floor('penstock.outbox_lease', (
+        select o.lease_expires_at from public.outbox o
+        where o.processing_token is not null and o.lease_expires_at > v_floor
+        order by o.lease_expires_at limit 1), interval '1 second');
+    return v_count;
+end
+$$;
+
+comment on function app.outbox_reap(boolean) is
+    'Bring events back whose lease has ended; dead when their attempts are used up.';
+revoke all on function app.outbox_reap(boolean) from public;
+grant execute on function app.outbox_reap(boolean) to penstock_outbox_executor;

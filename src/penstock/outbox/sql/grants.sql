@@ -1,0 +1,32 @@
+grant usage on schema app to penstock_outbox_ingest, penstock_outbox_executor, penstock_operator,
+    penstock_readonly, penstock_auditor, penstock_control;
+-- Plain SQL producers may insert; every other change goes through a function.
+grant insert (id, tenant_id, topic, payload, headers) on public.outbox to penstock_outbox_ingest;
+grant usage on sequence penstock.outbox_next to penstock_outbox_ingest;
+grant select on app.outbox_stats, app.outbox_dead
+    to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
+grant select on app.outbox_all, public.outbox, public.outbox_archive, public.outbox_attempts
+    to penstock_operator, penstock_auditor;
+
+do $$
+declare
+    v_table text;
+begin
+    foreach v_table in array array[
+        'public.outbox', 'public.outbox_archive', 'public.outbox_archive_default',
+        'public.outbox_attempts', 'public.outbox_attempts_default'
+    ] loop
+        execute format('drop policy if exists readers on %s', v_table);
+        execute format('create policy readers on %s for select using (true)', v_table);
+    end loop;
+end
+$$;
+drop policy if exists producers on public.outbox;
+create policy producers on public.outbox for insert with check (true);
+
+insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story)
+values ('outbox', 'outbox', 'app.outbox_dead', 'app.outbox_stats',
+        'app.outbox_replay', 'app.outbox_discard', 'app.outbox_story')
+on conflict (queue) do nothing;
+select app.outbox_partitions();
+select penstock.put_job('outbox_partitions', 3600);

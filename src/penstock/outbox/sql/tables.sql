@@ -1,0 +1,95 @@
+-- The hot table holds only what is still to be done; finished rows move to the archive in the same
+-- statement that finishes them. A row is in exactly one state, and a constraint says so:
+--   ready (pos), leased (processing_token), waiting (next_attempt_at), dead (dead_at), held (held_at)
+create table public.outbox (
+    seq              bigint      generated always as identity primary key,
+    id               uuid        not null default penstock.uuidv7() unique,
+    tenant_id        uuid,
+    topic            text        not null check (length(topic) between 1 and 200),
+    payload          jsonb       not null,
+    headers          jsonb       not null default '{}' check (jsonb_typeof(headers) = 'object'),
+    created_at       timestamptz not null default penstock.clock(),
+    ordering_key     text,
+    pos              bigint      default nextval('penstock.outbox_next'),
+    processing_token uuid,
+    lease_epoch      bigint      not null default 0,
+    lease_owner      uuid,
+    lease_expires_at timestamptz,
+    attempts         integer     not null default 0,
+    total_attempts   integer     not null default 0,
+    replay_count     integer     not null default 0,
+    next_attempt_at  timestamptz,
+    delivered_at     timestamptz check (delivered_at is null),
+    dead_at          timestamptz,
+    held_at          timestamptz,
+    error_code       text,
+    error            text        check (length(error) <= 2000),
+    constraint outbox_one_state check (
+        num_nonnulls(pos, processing_token, next_attempt_at, dead_at, held_at) = 1),
+    constraint outbox_lease_whole check (
+        (processing_token is null) = (lease_expires_at is null))
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+create index idx_outbox_claimable on public.outbox (pos) where pos is not null;
+create index idx_outbox_token on public.outbox (processing_token)
+    where processing_token is not null;
+create index outbox_lease_end on public.outbox (lease_expires_at)
+    where processing_token is not null;
+create index outbox_due on public.outbox (next_attempt_at) where next_attempt_at is not null;
+create index outbox_dead on public.outbox (dead_at) where dead_at is not null;
+create index outbox_held on public.outbox (held_at) where held_at is not null;
+
+comment on table public.outbox is 'Events not yet delivered. Delivered ones are in outbox_archive.';
+comment on column public.outbox.pos is 'Claim position; set exactly while the row is ready.';
+comment on column public.outbox.next_attempt_at is 'When a waiting row becomes ready again.';
+comment on column public.outbox.delivered_at is 'Always null here; the archive has the time.';
+
+create table public.outbox_archive (
+    seq            bigint      not null,
+    id             uuid        not null,
+    tenant_id      uuid,
+    topic          text        not null,
+    payload        jsonb       not null,
+    headers        jsonb       not null,
+    created_at     timestamptz not null,
+    ordering_key   text,
+    lease_token    uuid,
+    lease_epoch    bigint      not null,
+    total_attempts integer     not null,
+    replay_count   integer     not null,
+    state          text        not null
+        check (state in ('DELIVERED', 'DISCARDED', 'CANCELLED', 'NO_ROUTE')),
+    delivered_at   timestamptz not null
+) partition by range (delivered_at);
+create table public.outbox_archive_default partition of public.outbox_archive default;
+create index outbox_archive_id on public.outbox_archive (id);
+
+comment on table public.outbox_archive is 'Finished events by day; retention drops whole days.';
+comment on table public.outbox_archive_default is 'Catches rows of a day without a partition.';
+
+-- One row for every attempt that did not end in the archive: retry, reject, unknown, zombie, release.
+create table public.outbox_attempts (
+    seq         bigint      not null,
+    event_id    uuid        not null,
+    lease_token uuid        not null,
+    lease_epoch bigint      not null,
+    lease_owner uuid,
+    ended_at    timestamptz not null default penstock.clock(),
+    outcome     text        not null
+        check (outcome in ('RETRY', 'REJECT', 'UNKNOWN', 'ZOMBIE', 'RELEASED')),
+    error_code  text,
+    error       text
+) partition by range (ended_at);
+create table public.outbox_attempts_default partition of public.outbox_attempts default;
+create index outbox_attempts_event on public.outbox_attempts (event_id);
+
+comment on table public.outbox_attempts is 'How each unsuccessful attempt ended; append-only.';
+comment on table public.outbox_attempts_default is 'Catches rows of a day without a partition.';
+
+alter table public.outbox                  enable row level security;
+alter table public.outbox_archive          enable row level security;
+alter table public.outbox_archive_default  enable row level security;
+alter table public.outbox_attempts         enable row level security;
+alter table public.outbox_attempts_default enable row level security;
+
+insert into penstock.queue_config (queue) values ('outbox') on conflict do nothing;

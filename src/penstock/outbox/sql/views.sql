@@ -1,0 +1,36 @@
+create or replace view app.outbox_all with (security_invoker = true) as
+    select seq, id, tenant_id, topic, payload, headers, created_at, ordering_key, total_attempts,
+           replay_count, delivered_at, dead_at, held_at, error_code, error,
+           case when pos is not null then 'READY'
+                when processing_token is not null then 'LEASED'
+                when next_attempt_at is not null then 'WAITING'
+                when dead_at is not null then 'DEAD'
+                else 'HELD' end as state
+    from public.outbox
+    union all
+    select seq, id, tenant_id, topic, payload, headers, created_at, ordering_key, total_attempts,
+           replay_count, delivered_at, null, null, null, null, state
+    from public.outbox_archive;
+comment on view app.outbox_all is 'Every event, hot and archived, with its state.';
+
+create or replace view app.outbox_dead as
+    select 'outbox'::text as queue, o.id, o.topic,
+           case when o.dead_at is not null then 'DEAD' else 'HELD' end as state,
+           o.error_code, penstock.fingerprint(o.error_code, o.error) as fingerprint, o.error,
+           o.attempts, o.created_at, coalesce(o.dead_at, o.held_at) as dead_at
+    from public.outbox o
+    where o.dead_at is not null or o.held_at is not null;
+comment on view app.outbox_dead is 'Events that need a person.';
+
+create or replace view app.outbox_stats as
+    select 'outbox'::text as queue,
+           (select count(*) from public.outbox where pos is not null) as ready,
+           (select count(*) from public.outbox where next_attempt_at is not null) as scheduled,
+           (select count(*) from public.outbox where processing_token is not null) as leased,
+           (select count(*) from public.outbox
+             where processing_token is not null and lease_expires_at <= penstock.clock()) as expired,
+           (select count(*) from public.outbox where dead_at is not null) as dead,
+           (select count(*) from public.outbox where held_at is not null) as held,
+           (select extract(epoch from penstock.clock() - o.created_at)::double precision
+              from public.outbox o where o.pos is not null order by o.pos limit 1) as oldest_age_s;
+comment on view app.outbox_stats is 'Depth and trouble of the outbox, from the hot table only.';
