@@ -176,6 +176,41 @@ def test_start_waits_for_backends_of_a_killed_server(make_cluster: MakeCluster) 
 
 
 @pytest.mark.fault
+def test_stop_escalates_when_the_server_does_not_finish(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster().start()
+    checkpointer = query(
+        cluster, "select pid from pg_stat_activity where backend_type = 'checkpointer'"
+    )
+    # Without its checkpointer a clean shutdown cannot end.
+    os.kill(int(checkpointer), signal.SIGSTOP)
+    cluster.stop(timeout_s=0.5)
+    assert not cluster.is_running()
+    assert not Path(f"/proc/{int(checkpointer)}/fd").exists()
+    assert query(cluster.start(), "select 1") == "1\n"
+
+
+def test_a_passed_deadline_leaves_the_server_to_be_adopted(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster().start()
+    cluster.stop()
+    with pytest.raises(PostgresFailed, match="left running"):
+        cluster.start(timeout_s=0.0)
+    # At once: the server of the first attempt may not even have written its file.
+    assert query(cluster.start(), "select 1") == "1\n"
+    assert query(cluster, "show data_directory").strip() == str(cluster.data_dir)
+
+
+def test_a_temporary_directory_with_spaces_or_too_long_a_name_is_no_obstacle(
+    make_cluster: MakeCluster, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a b", "x" * 120):
+        (place / name).mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(place / name))
+        with make_cluster() as cluster:
+            assert query(cluster, "select 1") == "1\n"
+            assert (cluster.address.socket_dir.parent == place / name) == (name == "a b")
+
+
+@pytest.mark.fault
 def test_initdb_killed_half_way_leaves_nothing_that_is_trusted(
     make_cluster: MakeCluster, place: Path
 ) -> None:

@@ -73,10 +73,10 @@ def run_as(
     """
     try:
         process = AccountProcess(account, arguments, environ=environ, output=subprocess.PIPE)
-    except PermissionError as error:
-        return 126, str(error)
     except FileNotFoundError as error:
         return 127, str(error)
+    except OSError as error:
+        return 126, str(error)
     with process:
         try:
             output, _ = process.communicate(timeout=timeout_s)
@@ -144,6 +144,13 @@ def require_entry(directory: Path, account: Account) -> None:
     """Raise, naming the blocking directory, unless the account may enter the path."""
     if not account.dropped or can_enter(directory, account):
         return
+    code, output = run_as(account, ["/bin/sh", "-c", "exit 0"])
+    if code != 0:
+        raise PostgresFailed(
+            f"nothing can be run as the account '{account.name}': {output.strip()}",
+            happened="root may not run Postgres, and it cannot switch account here.",
+            todo="run as an ordinary user.",
+        )
     blocking = next(
         (
             part
@@ -164,7 +171,10 @@ def make_parents(directory: Path, account: Account) -> None:
     """Create the directory and its missing parents so that the account can enter them."""
     missing = [part for part in (directory, *directory.parents) if not part.exists()]
     for part in reversed(missing):
-        part.mkdir(exist_ok=True)
+        try:
+            part.mkdir()
+        except FileExistsError:
+            continue  # another process was faster, and set the permissions it wants
         # Explicit, because a strict umask would lock the server out of what we just created.
         part.chmod(0o755 if account.dropped else 0o700)
 

@@ -32,7 +32,7 @@ from penstock.postgres.initdb import (
     make_cluster,
     prepare_parent,
 )
-from penstock.postgres.launch import ACCEPTING, POLL_S, Outcome, launch, log_path
+from penstock.postgres.launch import ACCEPTING, POLL_S, Outcome, launch, log_path, log_tail
 from penstock.postgres.lock import launcher_lock
 from penstock.postgres.pidfile import PidFile, disown, pid_path, read_pid_file
 from penstock.postgres.postmaster import (
@@ -113,14 +113,16 @@ class Cluster:
         account = server_account(self.data_dir)
         prepare_parent(self.data_dir, account)
         with launcher_lock(self.data_dir, timeout_s=timeout_s):
-            claim = self._settle(deadline)
-            if claim is not None:
-                self._adopt(claim)
-                return self
-            if not is_cluster(self.data_dir):
-                make_cluster(self.data_dir, self.binaries, account, durable=self.durable)
-            self._launch(deadline)
-        return self
+            while True:
+                claim = self._settle(deadline)
+                if claim is not None:
+                    self._adopt(claim)
+                    return self
+                if not is_cluster(self.data_dir):
+                    make_cluster(self.data_dir, self.binaries, account, durable=self.durable)
+                if self._launch(deadline) is Outcome.READY:
+                    return self
+                self._pause_while_occupied(deadline)
 
     def stop(self, *, timeout_s: float = 60.0) -> None:
         """Stop the server cleanly; after the time limit without a checkpoint. Idempotent.
@@ -265,22 +267,29 @@ class Cluster:
             )
         self._address = address
 
-    def _launch(self, deadline: float) -> None:
+    def _launch(self, deadline: float) -> Outcome:
         account = server_account(self.data_dir)
-        while True:
-            self._disown_stale_file()
-            socket_dir = make_socket_dir(self.data_dir, account)
-            arguments = self._server_arguments(socket_dir)
-            try:
-                outcome = launch(self.data_dir, arguments, account, deadline=deadline)
-            except PostgresFailed:
-                if not self.is_running():
-                    remove_socket_dir(socket_dir, self.data_dir, account)
-                raise
-            if outcome is Outcome.READY:
-                self._address = Address(socket_dir, self.port or _SOCKET_PORT)
-                return
-            time.sleep(POLL_S)
+        self._disown_stale_file()
+        socket_dir = make_socket_dir(self.data_dir, account)
+        arguments = self._server_arguments(socket_dir)
+        try:
+            outcome = launch(self.data_dir, arguments, account, deadline=deadline)
+        except PostgresFailed:
+            if read_pid_file(self.data_dir) is None:
+                remove_socket_dir(socket_dir, self.data_dir, account)
+            raise
+        if outcome is Outcome.READY:
+            self._address = Address(socket_dir, self.port or _SOCKET_PORT)
+        return outcome
+
+    def _pause_while_occupied(self, deadline: float) -> None:
+        if time.monotonic() >= deadline:
+            raise PostgresFailed(
+                f"the data directory {self.data_dir} stays occupied:\n{log_tail(self.log_path)}",
+                happened="processes of an earlier server are still at work there.",
+                todo="wait for them to end; they finish by themselves.",
+            )
+        time.sleep(POLL_S)
 
     def _disown_stale_file(self) -> None:
         """Called when no server was proven: whatever the file says, it must not block a start."""

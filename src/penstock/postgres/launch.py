@@ -21,15 +21,17 @@ ACCEPTING = ("ready", "standby")
 POLL_S = 0.02
 _LOG_BYTES_MAX = 16 * 1024 * 1024
 _TAIL_BYTES = 4000
-# Backends of a killed server hold its memory until they notice its death.
-_PREDECESSOR_ALIVE = "is still in use"
+_OCCUPIED = (
+    "is still in use",  # backends of a killed server hold its memory until they notice its death
+    'lock file "postmaster.pid" already exists',  # another launcher's server was a moment faster
+)
 
 
 class Outcome(Enum):
     """How a launch ended."""
 
     READY = "ready"
-    PREDECESSOR_ALIVE = "predecessor alive"
+    OCCUPIED = "occupied"
 
 
 def log_path(data_dir: Path) -> Path:
@@ -42,6 +44,7 @@ def launch(
 ) -> Outcome:
     """Spawn the server and wait until `deadline` (monotonic seconds).
 
+    OCCUPIED means that another server, or what is left of one, still holds the data directory.
     Raises PostgresFailed with the tail of the log when the process ends. When the deadline passes
     first, the server is left running: ending a long crash recovery would only begin it again.
     """
@@ -57,8 +60,8 @@ def launch(
         claim = read_pid_file(data_dir)
         if process.returncode is not None:
             tail = log_tail(log, logged_before)
-            if _PREDECESSOR_ALIVE in tail:
-                return Outcome.PREDECESSOR_ALIVE
+            if any(text in tail for text in _OCCUPIED):
+                return Outcome.OCCUPIED
             raise PostgresFailed(
                 f"the server ended with code {process.returncode} while starting:\n{tail}",
                 todo=f"the last lines above name the cause; the whole log is {log}.",

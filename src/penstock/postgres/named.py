@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,9 +49,20 @@ def clusters_dir(environ: Mapping[str, str] | None = None) -> Path:
         return home / ".local" / "state" / "penstock" / "clusters"
     # /var/lib first: temporary directories are swept by age, file by file, which ruins a cluster.
     for base in (Path("/var/lib"), Path("/var") / "tmp", Path(tempfile.gettempdir())):
-        if os.access(base, os.W_OK | os.X_OK) and can_enter(base, account):
-            return base / f"penstock-{os.geteuid()}" / "clusters"
+        chosen = base / f"penstock-{os.geteuid()}"
+        writable = os.access(base, os.W_OK | os.X_OK) and _nobody_elses(chosen)
+        if writable and can_enter(base, account):
+            return chosen / "clusters"
     raise PostgresFailed(
         f"no directory for clusters that the account '{account.name}' can enter",
         todo=f"set {STATE_VARIABLE} to a directory that it can enter.",
     )
+
+
+def _nobody_elses(directory: Path) -> bool:
+    # In a directory open to all, somebody may have taken the name to get at what is put there.
+    try:
+        state = directory.lstat()
+    except FileNotFoundError:
+        return True
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid()

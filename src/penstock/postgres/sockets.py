@@ -64,9 +64,11 @@ def _name(data_dir: Path) -> str:
 def _base(account: Account) -> Path:
     candidates = (Path(tempfile.gettempdir()), Path("/") / "tmp", Path("/var") / "tmp")
     for base in candidates:
+        # Postgres and libpq read a comma as the end of a directory's name.
+        plain = "," not in str(base) and '"' not in str(base)
         short = len(os.fsencode(base)) + _LONGEST_NAME <= SOCKET_PATH_BYTES_MAX
         writable = os.access(base, os.W_OK | os.X_OK)
-        if short and writable and (not account.dropped or can_enter(base, account)):
+        if plain and short and writable and (not account.dropped or can_enter(base, account)):
             return base
     raise PostgresFailed(
         f"no directory for the server's socket: tried {', '.join(map(str, candidates))}",
