@@ -13,7 +13,7 @@ from penstock.kernel.verdict import Verdict
 class Connection(Protocol):
     """What a store needs of a connection: asyncpg's own, or an adapter over the user's."""
 
-    async def fetch(self, query: str, *args: Any) -> Sequence[Mapping[str, Any]]:
+    async def fetch(self, query: str, *args: Any) -> Sequence[Any]:
         """Run one statement with `$n` parameters and return its rows."""
         ...
 

@@ -1,0 +1,1 @@
+"""The HTTP surface: thin, no SQL, no state."""
