@@ -1,8 +1,8 @@
 """When to try again: pure arithmetic, no clock, no database."""
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from random import Random
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +11,7 @@ class Backoff:
 
     base_s: float = 1.0
     cap_s: float = 300.0
-    random: random.Random = field(default_factory=random.Random, compare=False, repr=False)
+    random: Random = field(default_factory=Random, compare=False, repr=False)
 
     def delay_s(self, attempt: int, *, retry_after_s: float | None = None) -> float:
         """Seconds to wait after the given attempt (1 = first); Retry-After is honoured, capped."""

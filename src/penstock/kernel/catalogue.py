@@ -155,6 +155,13 @@ _ENTRIES = (
         "write a new row; corrections are new facts.",
     ),
     Entry(
+        "PN107",
+        "migration failed",
+        "the server refused a statement; the transaction was rolled back, nothing is half done.",
+        "the message names the file and the server's reason; correct it and migrate again.",
+        exit_code=4,
+    ),
+    Entry(
         "PN201",
         "bad lease request",
         "limit, token or lease time is out of range, or the token is in use.",

@@ -18,6 +18,7 @@ PenstockError                PN000
 ├── MigrationChanged         PN104
 ├── ForeignObject            PN105
 ├── AppendOnly               PN106
+├── MigrationFailed          PN107
 ├── BadLease                 PN201
 ├── NotReplayable            PN202
 ├── Paused                   PN203
@@ -179,6 +180,12 @@ class AppendOnly(PenstockError):
     """Rows of this table are never changed or removed."""
 
     code = "PN106"
+
+
+class MigrationFailed(PenstockError):
+    """The server refused a statement of a migration; the message names the file."""
+
+    code = "PN107"
 
 
 class BadLease(PenstockError):

@@ -215,18 +215,16 @@ def _qualified(words: tuple[str, ...], position: int) -> tuple[str, str]:
     return "", words[position]
 
 
-_NOT_COLUMNS = frozenset(
-    {"constraint", "primary", "unique", "check", "foreign", "exclude", "like"}
-)
+_NOT_COLUMNS = frozenset({"constraint", "primary", "unique", "check", "foreign", "exclude", "like"})
 
 
 def columns(statement: Statement) -> tuple[tuple[str, str], ...]:
     """The columns that a `create table` statement declares: name and type, as written."""
-    found: list[tuple[str, str]] = []
-    for piece in _pieces(statement.significant):
-        if piece and piece[0].folded not in _NOT_COLUMNS:
-            found.append((piece[0].folded, _column_type(piece[1:])))
-    return tuple(found)
+    return tuple(
+        (piece[0].folded, _column_type(piece[1:]))
+        for piece in _pieces(statement.significant)
+        if piece and piece[0].folded not in _NOT_COLUMNS
+    )
 
 
 _TYPE_ENDS = frozenset(

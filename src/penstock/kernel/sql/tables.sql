@@ -11,10 +11,11 @@ comment on table penstock.migration is 'Applied schema versions, one line per pr
 
 -- What the catalog looked like when migrate ended: `schema verify` compares the live one with it.
 create table penstock.catalog (
-    object  text primary key,
-    kind    text not null,
-    digest  text not null,
-    product text not null
+    object     text primary key,
+    kind       text not null,
+    digest     text not null,
+    product    text not null,
+    definition text not null
 );
 comment on table penstock.catalog is 'Digest of every installed object, for drift detection.';
 
