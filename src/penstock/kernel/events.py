@@ -46,7 +46,6 @@ class Handled(Observation):
     attempt: int
     verdict: str
     code: str
-    latency_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,17 @@ class FinishRefused(Observation):
     item_id: UUID
     epoch: int
     verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishFailed(Observation):
+    """The database would not take an outcome; the lease will end and the item comes back."""
+
+    name: ClassVar[str] = "finish_failed"
+    level: ClassVar[Level] = "error"
+    queue: str
+    item_id: UUID
+    error_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +205,11 @@ class Events:
 
     def __init__(self) -> None:
         self._subscribers: tuple[Subscriber, ...] = ()
+
+    @property
+    def active(self) -> bool:
+        """Whether anybody listens; lets a hot path skip building observations."""
+        return bool(self._subscribers)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Add a subscriber; it must be quick and must not raise."""

@@ -18,10 +18,16 @@ class Check:
     """The handler says it finished the item on the user's connection; the queue checks that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The lease was lost and no effect of this attempt remains: there is nothing to write."""
+
+
 COMMITTED = Committed()
 CHECK = Check()
+LOST = Lost()
 
-Answer: TypeAlias = Verdict | Committed | Check
+Answer: TypeAlias = Verdict | Committed | Check | Lost
 
 
 class Handler(Protocol):

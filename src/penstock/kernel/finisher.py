@@ -1,0 +1,137 @@
+"""Writes outcomes in batches: flushed on size or age, repeated until the database has answered."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import assert_never
+
+import asyncpg
+
+from penstock.kernel.backoff import Backoff
+from penstock.kernel.database import Database
+from penstock.kernel.errors import DatabaseUnreachable, PenstockError
+from penstock.kernel.events import Disconnected, Events, Finished, FinishFailed, FinishRefused
+from penstock.kernel.failpoints import failpoint
+from penstock.kernel.queue import Item, Outcome, Queue
+from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
+
+FLUSH_AGE_S = 0.005
+
+
+def verdict_name(verdict: Verdict) -> str:
+    """The word for a verdict, as observations and SQL use it."""
+    match verdict:
+        case Done():
+            return "done"
+        case Retry():
+            return "retry"
+        case Reject():
+            return "reject"
+        case Unknown():
+            return "unknown"
+        case _:
+            assert_never(verdict)
+
+
+_COUNTED_AS = {"done": "finished", "retry": "retried", "reject": "rejected", "unknown": "held"}
+
+
+class Finisher:
+    """Collects outcomes of one queue and writes them, at most one statement at a time."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        database: Database,
+        events: Events,
+        *,
+        batch: int,
+        written: Callable[[Sequence[Item]], None],
+    ) -> None:
+        self._queue = queue
+        self._database = database
+        self._events = events
+        self._batch = batch
+        self._written = written
+        self._buffer: list[Outcome] = []
+        self._in_flight = 0
+        self._more = asyncio.Event()
+        self.counts: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """Outcomes not yet known to be written."""
+        return len(self._buffer) + self._in_flight
+
+    def add(self, outcome: Outcome) -> None:
+        """Take an outcome; it is written soon."""
+        self._buffer.append(outcome)
+        self._more.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._more.wait()
+            if len(self._buffer) < self._batch:
+                await asyncio.sleep(FLUSH_AGE_S)
+            await self._flush()
+
+    async def _flush(self) -> None:
+        batch, self._buffer = self._buffer[: self._batch], self._buffer[self._batch :]
+        if not self._buffer:
+            self._more.clear()
+        self._in_flight = len(batch)
+        try:
+            await self._write(batch)
+        except BaseException:
+            self._buffer = batch + self._buffer  # cancelled before an answer: still to be written
+            self._more.set()
+            raise
+        finally:
+            self._in_flight = 0
+        self._written([outcome.item for outcome in batch])
+
+    async def _write(self, batch: Sequence[Outcome]) -> None:
+        failpoint("before_finish")
+        started = monotonic()
+        try:
+            refused = await self._until_answered(batch)
+        except (PenstockError, asyncpg.PostgresError) as error:
+            await self._write_singly(batch, error)
+            return
+        failpoint("after_finish")
+        latency_ms = (monotonic() - started) * 1000
+        self._events.emit(Finished(self._queue.name, len(batch), len(refused), latency_ms))
+        self._count(batch, {item.key for item in refused})
+
+    async def _write_singly(self, batch: Sequence[Outcome], error: Exception) -> None:
+        # One outcome that the database will not take must not hold up its neighbours. Alone and
+        # refused again, it is given up: its lease ends and the attempt is recorded as a zombie.
+        if len(batch) > 1:
+            for outcome in batch:
+                await self._write([outcome])
+            return
+        self.counts["abandoned"] += 1
+        self._events.emit(FinishFailed(self._queue.name, batch[0].item.id, type(error).__name__))
+
+    def _count(self, batch: Sequence[Outcome], lost: set[int]) -> None:
+        for outcome in batch:
+            name = verdict_name(outcome.verdict)
+            if outcome.item.key not in lost:
+                self.counts[_COUNTED_AS[name]] += 1
+                continue
+            self.counts["stale"] += 1
+            item = outcome.item
+            self._events.emit(FinishRefused(self._queue.name, item.id, item.lease.epoch, name))
+
+    async def _until_answered(self, batch: Sequence[Outcome]) -> Sequence[Item]:
+        # Finishing is a compare-and-set that recognises its own token, so repeating it after a lost
+        # connection is right whether or not the first try was committed.
+        for delay_s in Backoff(base_s=0.1, cap_s=2.0).delays_s():
+            try:
+                async with self._database.connection() as conn:
+                    return await self._queue.finish(conn, batch)
+            except DatabaseUnreachable as error:
+                self._events.emit(Disconnected(self._queue.name, type(error).__name__, delay_s))
+                await asyncio.sleep(delay_s)
+        raise AssertionError("delays are endless")

@@ -1,0 +1,75 @@
+"""Keeps leases alive while handlers work, on a connection of its own.
+
+The connection is reserved: when handlers have taken the whole pool, extensions still get through,
+and no lease is lost to starvation.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+import asyncpg
+
+from penstock.kernel.database import CONNECTION_ERRORS, Database
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.events import Events, LeaseWasLost
+from penstock.kernel.queue import Item, Queue
+
+
+class Keeper:
+    """Extends every lease that has used up a third of its time."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        database: Database,
+        events: Events,
+        *,
+        lease_s: float,
+        held: Callable[[], Iterable[Item]],
+    ) -> None:
+        self._queue = queue
+        self._database = database
+        self._events = events
+        self._lease_s = lease_s
+        self._held = held
+        self._conn: asyncpg.Connection[asyncpg.Record] | None = None
+
+    async def run(self) -> None:
+        """Extend until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(self._lease_s / 10)
+                await self._extend_due()
+        finally:
+            if self._conn is not None:
+                self._conn.terminate()
+
+    async def _extend_due(self) -> None:
+        due = [
+            item
+            for item in self._held()
+            if not item.lease.lost and item.lease.remaining_s() < self._lease_s * 2 / 3
+        ]
+        if not due:
+            return
+        try:
+            await self.extend(due)
+        except (PenstockError, asyncpg.PostgresError, *CONNECTION_ERRORS):
+            # Try again in a moment, on a new connection; a third of the lease is the margin.
+            if self._conn is not None:
+                self._conn.terminate()
+                self._conn = None
+
+    async def extend(self, items: list[Item]) -> None:
+        """Extend these now; those that are lost are marked so, and no effect of theirs starts."""
+        if self._conn is None or self._conn.is_closed():
+            self._conn = await self._database.dedicated()
+        before = monotonic()
+        lost = {item.key for item in await self._queue.extend(self._conn, items)}
+        for item in items:
+            if item.key not in lost:
+                item.lease.deadline = before + self._lease_s
+            elif not item.finished_by_handler:
+                item.lease.lost = True
+                self._events.emit(LeaseWasLost(self._queue.name, item.id, item.lease.epoch))

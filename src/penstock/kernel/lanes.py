@@ -1,0 +1,85 @@
+"""Where claimed items wait for their handler: one lane per handler, bounded in width and depth."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from penstock.kernel.handler import Answer, Handler
+from penstock.kernel.queue import Item
+
+Done = Callable[[Sequence[Item], Sequence[Answer]], None]
+Failed = Callable[[Sequence[Item], BaseException], None]
+
+
+@dataclass(slots=True)
+class Lane:
+    """Runs one handler, at most `concurrency` calls at a time.
+
+    The window is how many items may wait here unstarted. It grows while the lane runs dry between
+    claims and shrinks when items sit, so that a fast handler gets large batches and a slow one
+    does not hoard what another worker could do.
+    """
+
+    handler: Handler
+    window_max: int
+    done: Done
+    failed: Failed
+    window: int = 0
+    waiting: deque[Item] = field(default_factory=deque)
+    tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.window = min(self.window_max, self._width())
+
+    def _width(self) -> int:
+        return self.handler.size * self.handler.concurrency
+
+    def room(self) -> int:
+        """How many more items may wait here; 0 until at least half the window is free."""
+        free = self.window - len(self.waiting)
+        return free if free * 2 >= self.window else 0
+
+    def adapt(self, since_last_claim_s: float) -> None:
+        """Grow when dry, shrink when items have been sitting."""
+        if not self.waiting:
+            self.window = min(self.window_max, self.window * 2)
+        elif since_last_claim_s > 0.5:
+            self.window = max(min(self.window_max, self._width()), self.window // 2)
+
+    def put(self, items: Sequence[Item]) -> None:
+        """Queue items and start as many calls as the handler's concurrency allows."""
+        self.waiting.extend(items)
+        wanted = -(-len(self.waiting) // self.handler.size)
+        for _ in range(min(self.handler.concurrency - len(self.tasks), wanted)):
+            task = asyncio.create_task(self._work())
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    def take_unstarted(self) -> list[Item]:
+        """Take away what has not started, for release."""
+        items = list(self.waiting)
+        self.waiting.clear()
+        return items
+
+    def _take(self) -> list[Item]:
+        count = min(self.handler.size, len(self.waiting))
+        return [self.waiting.popleft() for _ in range(count)]
+
+    async def _work(self) -> None:
+        # A handler that never really waits would keep the loop to itself; let others in now and
+        # then (claims, finishes and lease extension share this loop).
+        turns = 0
+        while items := self._take():
+            try:
+                answers = await self.handler.handle(items)
+            except asyncio.CancelledError as cancelled:
+                self.failed(items, cancelled)
+                raise
+            except Exception as error:  # the boundary: whatever it was, the items are accounted for
+                self.failed(items, error)
+            else:
+                self.done(items, answers)
+            turns += 1
+            if turns % 64 == 0:
+                await asyncio.sleep(0)

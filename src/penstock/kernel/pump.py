@@ -1,0 +1,297 @@
+"""The loop that claims, handles and finishes one queue.
+
+Four tasks share the work and nothing else: the claimer fills the lanes, the lanes run handlers, the
+finisher writes outcomes in batches, the keeper extends leases. An item claimed is always in exactly
+one of: waiting in a lane, running, waiting to be written. Nothing of it needs to survive: a worker
+that dies leaves leases behind, and those end.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from uuid import UUID
+
+from penstock.kernel.backoff import Backoff
+from penstock.kernel.database import Database
+from penstock.kernel.errors import DatabaseUnreachable
+from penstock.kernel.events import (
+    Claimed,
+    Disconnected,
+    Events,
+    Handled,
+    HandlerRaised,
+    Reconnected,
+    Released,
+    Tended,
+    WokeUp,
+)
+from penstock.kernel.failpoints import failpoint
+from penstock.kernel.finisher import Finisher, verdict_name
+from penstock.kernel.handler import Answer, Check, Committed, Handler, Lost
+from penstock.kernel.keeper import Keeper
+from penstock.kernel.lanes import Lane
+from penstock.kernel.queue import Item, Outcome, Policy, Queue
+from penstock.kernel.report import WorkReport
+from penstock.kernel.verdict import DONE, Done, Reject, Retry, Unknown, Verdict
+from penstock.kernel.wakeup import Wakeup
+
+TEND_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one pump may do: items per claim, items and seconds in all (None: no end)."""
+
+    batch: int = 500
+    items: int | None = None
+    deadline_s: float | None = None
+    until_idle: bool = False
+    drain_s: float = 25.0
+
+
+class Pump:
+    """Works one queue with a set of handlers by topic. Build, `run`, `stop`; not reusable."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        handlers: Mapping[str, Handler],
+        *,
+        database: Database,
+        events: Events,
+        policy: Policy,
+        owner: UUID,
+        limits: Limits,
+    ) -> None:
+        self.queue = queue
+        self.wakeup = Wakeup(policy.poll_ms / 1000)
+        self._database = database
+        self._events = events
+        self._owner = owner
+        self._limits = limits
+        self._backoff = Backoff(policy.backoff_base_s, policy.backoff_cap_s)
+        self._lanes = {
+            topic: Lane(handler, limits.batch, self._on_answers, self._on_failure)
+            for topic, handler in handlers.items()
+        }
+        self._held: dict[int, Item] = {}
+        self._counts: Counter[str] = Counter()
+        self._moved = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._last_claim = monotonic()
+        self._finisher = Finisher(queue, database, events, batch=limits.batch, written=self._forget)
+        self._keeper = Keeper(
+            queue, database, events, lease_s=policy.lease_s, held=self._held.values
+        )
+
+    def stop(self) -> None:
+        """Claim nothing more; `run` drains and returns."""
+        self._stopping.set()
+        self._moved.set()
+        self.wakeup.ring()
+
+    async def run(self) -> WorkReport:
+        """Work until stopped, or until the limits are reached; then drain."""
+        background = [
+            asyncio.create_task(self._finisher.run()),
+            asyncio.create_task(self._keeper.run()),
+            asyncio.create_task(self._tend()),
+        ]
+        try:
+            await self._claim_until_stopped()
+            await self._drain()
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+        return WorkReport.of(self._counts + self._finisher.counts)
+
+    # claiming
+
+    async def _claim_until_stopped(self) -> None:
+        started = monotonic()
+        while not self._stopping.is_set():
+            if self._limits.deadline_s is not None:
+                left_s = self._limits.deadline_s - (monotonic() - started)
+                if left_s <= 0:
+                    return
+            limit = self._claimable()
+            if limit <= 0:
+                if self._limits.items is not None and self._counts["claimed"] >= self._limits.items:
+                    return
+                await self._wait_for_movement()
+                continue
+            items = await self._claim(limit)
+            if items:
+                self._dispatch(items)
+            elif self._limits.until_idle:
+                if not self._held:
+                    return
+                await self._wait_for_movement()
+            else:
+                by = await self.wakeup.wait(self._ready)
+                self._events.emit(WokeUp(self.queue.name, by))
+
+    def _claimable(self) -> int:
+        if len(self._finisher) > 4 * self._limits.batch:
+            return 0  # the database does not take outcomes; do not pile more work on top
+        room = max((lane.room() for lane in self._lanes.values()), default=0)
+        if self._limits.items is not None:
+            room = min(room, self._limits.items - self._counts["claimed"])
+        return min(room, self._limits.batch)
+
+    async def _wait_for_movement(self) -> None:
+        self._moved.clear()
+        try:
+            await asyncio.wait_for(self._moved.wait(), 0.05)
+        except TimeoutError:
+            return
+
+    async def _claim(self, limit: int) -> Sequence[Item]:
+        full = [topic for topic, lane in self._lanes.items() if not lane.room()]
+        since_s = monotonic() - self._last_claim
+        for lane in self._lanes.values():
+            lane.adapt(since_s)
+        self._last_claim = started = monotonic()
+        items: Sequence[Item] = ()
+        down_since: float | None = None
+        for delay_s in Backoff(base_s=0.1, cap_s=2.0).delays_s():
+            try:
+                async with self._database.connection() as conn:
+                    items = await self.queue.claim(conn, limit=limit, owner=self._owner, skip=full)
+                break
+            except DatabaseUnreachable as error:
+                down_since = down_since or monotonic()
+                self._events.emit(Disconnected(self.queue.name, type(error).__name__, delay_s))
+                if self._stopping.is_set():
+                    return ()
+                await asyncio.sleep(delay_s)
+        if down_since is not None:
+            self._events.emit(Reconnected(self.queue.name, monotonic() - down_since))
+        if items:
+            latency_ms = (monotonic() - started) * 1000
+            self._events.emit(Claimed(self.queue.name, len(items), latency_ms))
+        return items
+
+    def _dispatch(self, items: Sequence[Item]) -> None:
+        failpoint("after_claim")
+        self.wakeup.worked()
+        self._counts["claimed"] += len(items)
+        by_topic: dict[str, list[Item]] = {}
+        for item in items:
+            self._held[item.key] = item
+            by_topic.setdefault(item.topic, []).append(item)
+        for topic, group in by_topic.items():
+            self._lanes[topic].put(group)
+
+    async def _ready(self) -> bool:
+        if self._stopping.is_set():
+            return True
+        try:
+            async with self._database.connection() as conn:
+                return await self.queue.ready(conn)
+        except DatabaseUnreachable:
+            return True  # let the claim meet the error: it waits and reports
+
+    # outcomes
+
+    def _on_answers(self, items: Sequence[Item], answers: Sequence[Answer]) -> None:
+        for item, answer in zip(items, answers, strict=True):
+            match answer:
+                case Committed():
+                    self._counts["finished"] += 1
+                    self._forget([item])
+                case Lost():
+                    self._counts["stale"] += 1
+                    self._forget([item])
+                case Check():
+                    self._finish(item, DONE)
+                case _:
+                    self._finish(item, answer)
+            self._observe(item, answer)
+
+    def _observe(self, item: Item, answer: Answer) -> None:
+        if not self._events.active:
+            return
+        verdict = answer if isinstance(answer, Done | Retry | Reject | Unknown) else DONE
+        self._events.emit(
+            Handled(
+                self.queue.name,
+                item.topic,
+                item.id,
+                item.attempt,
+                verdict_name(verdict),
+                getattr(verdict, "code", ""),
+            )
+        )
+
+    def _on_failure(self, items: Sequence[Item], error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            return  # the drain releases them
+        for item in items:
+            self._events.emit(
+                HandlerRaised(
+                    self.queue.name, item.topic, item.id, item.attempt, type(error).__name__
+                )
+            )
+            self._finish(item, Retry(code=type(error).__name__.upper()[:40]))
+
+    def _finish(self, item: Item, verdict: Verdict) -> None:
+        if isinstance(verdict, Retry):
+            lane = self._lanes[item.topic]
+            if item.attempt >= lane.handler.max_attempts:
+                verdict = Reject("MAX_ATTEMPTS", verdict.reason)
+        delay_s = 0.0
+        if isinstance(verdict, Retry):
+            after_s = verdict.after.total_seconds() if verdict.after is not None else None
+            delay_s = self._backoff.delay_s(item.attempt, retry_after_s=after_s)
+        self._finisher.add(Outcome(item, verdict, delay_s))
+
+    def _forget(self, items: Sequence[Item]) -> None:
+        for item in items:
+            self._held.pop(item.key, None)
+        self._moved.set()
+
+    # housekeeping and the end
+
+    async def _tend(self) -> None:
+        while True:
+            try:
+                async with self._database.connection() as conn:
+                    done = await self.queue.tend(conn)
+                if done.reaped or done.due or done.swept:
+                    self._events.emit(Tended(self.queue.name, done.reaped, done.due, done.swept))
+                    self.wakeup.ring()
+            except DatabaseUnreachable:
+                pass  # the claimer reports it; this comes round again
+            await asyncio.sleep(TEND_S)
+
+    async def _drain(self) -> None:
+        """Release what has not started, let the rest end, release what does not end in time."""
+        deadline = monotonic() + self._limits.drain_s
+        unstarted = [item for lane in self._lanes.values() for item in lane.take_unstarted()]
+        await self._release(unstarted)
+        running = {task for lane in self._lanes.values() for task in lane.tasks}
+        if running:
+            await asyncio.wait(running, timeout=max(0.0, deadline - monotonic()))
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        while len(self._finisher) and monotonic() < deadline + 5:
+            await self._wait_for_movement()
+        await self._release(list(self._held.values()))
+        self._counts["abandoned"] += len(self._held)
+
+    async def _release(self, items: list[Item]) -> None:
+        if not items:
+            return
+        try:
+            async with self._database.connection() as conn:
+                count = await self.queue.release(conn, items)
+        except DatabaseUnreachable:
+            return  # their leases end by themselves
+        self._counts["released"] += count
+        self._events.emit(Released(self.queue.name, count))
+        self._forget(items)
