@@ -56,7 +56,7 @@ def preparation(product: Product, target: Target) -> Iterator[Step]:
     if not target.roles:
         return
     for schema in product.schemas:
-        yield Step(label, _with_argument("share.sql", schema), as_owner=False)
+        yield Step(label, with_argument("share.sql", schema), as_owner=False)
     yield Step(f"{product.name}: default rights", _PRIVATE, as_owner=True)
 
 
@@ -93,16 +93,17 @@ def conclusion(product: Product, target: Target) -> Iterator[Step]:
     names = sorted({c.qualified for c, _ in product.creations if c.kind == "function"})
     if names:
         label = f"{product.name}: function bodies"
-        yield Step(label, _with_argument("validate.sql", " ".join(names)), as_owner=target.roles)
+        yield Step(label, with_argument("validate.sql", " ".join(names)), as_owner=target.roles)
     yield Step(
-        f"{product.name}: views over all queues", _packaged("views.sql"), as_owner=target.roles
+        f"{product.name}: views over all queues", packaged("views.sql"), as_owner=target.roles
     )
 
 
-def _packaged(name: str) -> str:
+def packaged(name: str) -> str:
+    """The text of one of the blocks beside this module."""
     return files(__package__).joinpath(name).read_text("utf-8").strip().removesuffix(";")
 
 
-def _with_argument(name: str, argument: str) -> str:
+def with_argument(name: str, argument: str) -> str:
     """A packaged block with its one argument in a setting, since a block takes no parameters."""
-    return f"set local penstock.argument = {quote_text(argument)};\n{_packaged(name)}"
+    return f"set local penstock.argument = {quote_text(argument)};\n{packaged(name)}"

@@ -20,6 +20,7 @@ from penstock.kernel.schema.plan import (
     Recorded,
     make_plan,
 )
+from penstock.kernel.schema.prerequisites import prerequisites
 from penstock.kernel.schema.products import available_products, select_products
 from penstock.kernel.schema.roles import ROLES, ensure_roles, existing_roles
 from penstock.kernel.schema.session import Session, locked, session
@@ -179,6 +180,8 @@ class _Run:
             return
         self.progress(f"{product.name}: {plan.action}")
         stages = STAGES if plan.action is Action.INSTALL else REAPPLIED
+        if plan.action is Action.INSTALL:
+            await self._run(prerequisites(product, target))
         await self._run(apply.preparation(product, target))
         await self._run(apply.definitions(product, stages, target))
         await self._run(apply.conclusion(product, target))
