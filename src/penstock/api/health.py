@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import uvicorn
@@ -16,10 +16,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from penstock.kernel.database import Database, call
+from penstock.kernel.database import Database
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.metrics import CONTENT_TYPE, Metrics
+from penstock.kernel.schema import check_schema
 from penstock.kernel.secrets import Secret
+from penstock.kernel.sqlfiles import Product
 
 READY_TIMEOUT_S = 3.0
 READY_CACHE_S = 1.0
@@ -31,16 +33,13 @@ def _always() -> bool:
     return True
 
 
-def database_check(
-    database: Database, handshake: Callable[[Database], Awaitable[None]] | None = None
-) -> ReadyCheck:
-    """A check that the database answers and, with a handshake, that its schema fits."""
+def database_check(database: Database, products: Iterable[Product]) -> ReadyCheck:
+    """A check that the database answers and that the schema of the products fits this code."""
+    wanted = tuple(products)
 
     async def check() -> None:
         async with database.connection(timeout_s=READY_TIMEOUT_S) as conn:
-            await call(conn, "select 1")
-        if handshake is not None:
-            await handshake(database)
+            await check_schema(conn, wanted)
 
     return check
 

@@ -1,0 +1,52 @@
+"""`penstock doctor`: finds what is wrong and names the safe command."""
+
+import click
+
+from penstock.cli.invocation import Invocation
+from penstock.cli.output import Output
+from penstock.kernel.checks import CHECKS, Examination, Finding, examine
+from penstock.kernel.database import call
+from penstock.kernel.queue import Connection
+from penstock.kernel.schema import available_products
+from penstock.kernel.sqlfiles import Product
+
+_SIGNS = {"error": "✗", "warning": "!"}
+_WIDTH_MAX = 100
+
+
+@click.command()
+@click.pass_obj
+def doctor(invocation: Invocation) -> int:
+    """Check database, schema, connections and queues; exit code 1 if anything is found."""
+    findings, passed = invocation.run(_look(invocation))
+    out = invocation.out
+    if out.as_json:
+        out.data({"findings": findings, "passed": passed})
+    else:
+        _print(out, findings, passed)
+    return 1 if findings else 0
+
+
+async def _look(invocation: Invocation) -> tuple[list[Finding], list[str]]:
+    async with invocation.connection() as conn:
+        exam = Examination(conn, invocation.settings, await _installed(conn))
+        return await examine(exam, CHECKS)
+
+
+async def _installed(conn: Connection) -> list[Product]:
+    """The products of this database; an adopter of one need not have the others."""
+    rows = await call(conn, "select to_regclass('penstock.migration') is not null as there")
+    products = available_products()
+    if not rows[0]["there"]:
+        return [product for product in products if product.name == "kernel"]
+    known = await call(conn, "select distinct product from penstock.migration")
+    names = {row["product"] for row in known}
+    return [product for product in products if product.name in names]
+
+
+def _print(out: Output, findings: list[Finding], passed: list[str]) -> None:
+    width = min(_WIDTH_MAX, max((len(finding.finding) for finding in findings), default=0))
+    for finding in sorted(findings, key=lambda one: one.severity):
+        click.echo(f" {_SIGNS[finding.severity]} {finding.finding:<{width}}   → {finding.remedy}")
+    more = " more" if findings else ""
+    out.say(f" ✓ {len(passed)}{more} checks")
