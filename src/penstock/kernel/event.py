@@ -1,0 +1,115 @@
+"""What a handler receives: the event with its decoded payload, and the attempt it is in."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Generic, Protocol, TypeAlias, TypeVar
+from uuid import UUID, uuid5
+
+from penstock.kernel.connections import AsyncConn, SyncConn
+from penstock.kernel.errors import LeaseLost, WrongUsage
+from penstock.kernel.queue import Item
+
+T = TypeVar("T")
+
+
+class Ending(Protocol):
+    """How a queue ends items inside a transaction of the user's; a lost lease raises LeaseLost."""
+
+    async def finish(self, conn: AsyncConn, items: Sequence[Item]) -> None:
+        """Finish the items in the open transaction of an async connection."""
+        ...
+
+    def finish_sync(self, conn: SyncConn, items: Sequence[Item]) -> None:
+        """Finish the items in the open transaction of a blocking connection."""
+        ...
+
+
+Extend: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Item]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One outside call of a handler; `key` is the same at every attempt of the same event."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T]):
+    """An event as its handler sees it. The payload never shows in a repr, so it cannot be logged.
+
+    `id` is constant over all attempts: a receiver that remembers it sees each event once.
+    """
+
+    id: UUID
+    topic: str
+    data: T = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    occurred_at: datetime
+    ordering_key: str | None = None
+    tenant: UUID | None = None
+    raw: bytes = field(default=b"", repr=False)
+    _item: Item | None = field(default=None, repr=False, compare=False)
+    _ending: Ending | None = field(default=None, repr=False, compare=False)
+
+    async def finish(self, conn: AsyncConn) -> None:
+        """Finish this event in your own open transaction: both commit together or not at all.
+
+        Raises LeaseLost when another worker has taken the event over, which undoes your
+        transaction. Whatever the handler answers afterwards, the database then says whether the
+        event is finished.
+        """
+        item, ending = self._claimed()
+        await ending.finish(conn, [item])
+        item.finished_by_handler = True
+
+    def finish_sync(self, conn: SyncConn) -> None:
+        """The same on a blocking connection, for `def` handlers."""
+        item, ending = self._claimed()
+        ending.finish_sync(conn, [item])
+        item.finished_by_handler = True
+
+    @asynccontextmanager
+    async def effect(self, name: str) -> AsyncIterator[Effect]:
+        """Mark an outside call. `effect.key` is derived from event and name alone.
+
+        Give the key to the receiver as its idempotency key: however often the event is handled,
+        the receiver sees the same one. Nothing is recorded in the database here.
+        """
+        yield Effect(name, str(uuid5(self.id, name)))
+
+    def _claimed(self) -> tuple[Item, Ending]:
+        if self._item is None or self._ending is None:
+            raise WrongUsage(
+                "this event was not claimed by a worker, so there is nothing to finish",
+                todo="call finish only on the event a handler was given.",
+            )
+        return self._item, self._ending
+
+
+Batch: TypeAlias = Sequence[Event[T]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One claim of an item: which attempt it is, and until when the worker surely owns it."""
+
+    number: int
+    epoch: int
+    expires_at: datetime
+    _items: Sequence[Item] = field(default=(), repr=False, compare=False)
+    _extend: Extend | None = field(default=None, repr=False, compare=False)
+
+    async def extend(self) -> None:
+        """Prolong the lease now; raises LeaseLost when another worker has taken over.
+
+        Leases of running handlers are prolonged without this. Call it before a step that must not
+        happen after the lease is lost.
+        """
+        if self._extend is None:
+            return
+        if await self._extend(self._items):
+            raise LeaseLost("the lease could not be extended: another worker owns the item")

@@ -1,0 +1,141 @@
+"""One call per SQL function of the outbox. Nothing here decides anything.
+
+Calls that run on the user's connection pass text and cast it, so that no codec of theirs matters.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from penstock.kernel.connections import SyncConnection
+from penstock.kernel.database import call
+from penstock.kernel.queue import Connection
+
+Rows = Sequence[Mapping[str, Any]]
+
+_PUBLISH = (
+    "select app.outbox_publish($1::text::uuid, $2::text, $3::text::jsonb, $4::text::jsonb,"
+    " $5::text::uuid, $6::text::timestamptz)::text as id"
+)
+_PUBLISH_MANY = (
+    "select app.outbox_publish_many($1::text[]::uuid[], $2::text, $3::text[], $4::text::jsonb)"
+    " as count"
+)
+_PUBLISH_EACH = (
+    "select count(app.outbox_publish(e.id::uuid, $2::text, e.payload::jsonb, $4::text::jsonb,"
+    " $5::text::uuid, $6::text::timestamptz)) as count"
+    " from unnest($1::text[], $3::text[]) as e (id, payload)"
+)
+_FINISH_STRICT = (
+    "select app.outbox_finish_strict($1::text[]::bigint[], $2::text[]::uuid[])::text as finished"
+)
+_CLAIM = (
+    "select seq, id, topic, payload::text, headers::text, created_at, attempts, max_attempts,"
+    " processing_token, lease_epoch, lease_expires_at, lease_s, ordering_key, tenant_id"
+    " from app.outbox_claim($1::integer, $2::uuid, null, $3::uuid, $4::text[], $5::text[])"
+)
+_FINISH = "select seq from app.outbox_finish($1::bigint[], $2::uuid[], $3::uuid[])"
+_MARK_FAILED = (
+    "select seq from app.outbox_mark_failed($1::bigint[], $2::uuid[], $3::uuid[], $4::text[],"
+    " $5::double precision[], $6::text[], $7::text[])"
+)
+_EXTEND = (
+    "select array(select seq from app.outbox_extend($1::bigint[], $2::uuid[])) as lost,"
+    " (select lease_s from penstock.policy('outbox')) as lease_s"
+)
+_RELEASE = "select app.outbox_release($1::bigint[], $2::uuid[]) as count"
+
+
+async def publish(conn: Connection, args: Sequence[str | None]) -> UUID:
+    """Publish one event: id, topic, payload, headers, tenant, time of delivery."""
+    rows = await call(conn, _PUBLISH, *args)
+    return UUID(rows[0]["id"])
+
+
+def publish_sync(conn: SyncConnection, args: Sequence[str | None]) -> UUID:
+    """Publish one event on a blocking connection."""
+    return UUID(conn.fetch(_PUBLISH, *args)[0]["id"])
+
+
+async def publish_many(conn: Connection, args: Sequence[object], *, plain: bool) -> int:
+    """Publish many events of one topic; `plain` ones have no tenant and no time of delivery."""
+    if plain:
+        rows = await call(conn, _PUBLISH_MANY, *args[:4])
+    else:
+        rows = await call(conn, _PUBLISH_EACH, *args)
+    return int(rows[0]["count"])
+
+
+async def finish_strict(conn: Connection, seqs: Sequence[int], tokens: Sequence[UUID]) -> None:
+    """Finish events in the caller's transaction; raises LeaseLost."""
+    await call(conn, _FINISH_STRICT, [str(s) for s in seqs], [str(t) for t in tokens])
+
+
+def finish_strict_sync(conn: SyncConnection, seqs: Sequence[int], tokens: Sequence[UUID]) -> None:
+    """The same on a blocking connection."""
+    conn.fetch(_FINISH_STRICT, [str(s) for s in seqs], [str(t) for t in tokens])
+
+
+async def policy(conn: Connection) -> Mapping[str, Any]:
+    """The queue's row of numbers."""
+    rows = await call(conn, "select * from penstock.policy('outbox')")
+    return rows[0]
+
+
+async def claim(conn: Connection, *args: object) -> Rows:
+    """Lease events: limit, token, owner, topics (null: all), topics to leave alone."""
+    return await call(conn, _CLAIM, *args)
+
+
+async def finish(conn: Connection, *args: object) -> Rows:
+    """Finish delivered events; returns the refused ones."""
+    return await call(conn, _FINISH, *args)
+
+
+async def mark_failed(conn: Connection, *args: object) -> Rows:
+    """End attempts that did not deliver; returns the refused ones."""
+    return await call(conn, _MARK_FAILED, *args)
+
+
+async def extend(conn: Connection, *args: object) -> tuple[list[int], float]:
+    """Prolong leases; returns the lost events and the seconds gained for the others."""
+    rows = await call(conn, _EXTEND, *args)
+    return list(rows[0]["lost"]), float(rows[0]["lease_s"])
+
+
+async def release(conn: Connection, *args: object) -> int:
+    """Give events back that have not started; returns how many."""
+    rows = await call(conn, _RELEASE, *args)
+    return int(rows[0]["count"])
+
+
+async def ready(conn: Connection) -> bool:
+    """Whether a claim might find something."""
+    rows = await call(conn, "select app.outbox_ready() as ready")
+    return bool(rows[0]["ready"])
+
+
+async def tend(conn: Connection) -> Mapping[str, Any]:
+    """Housekeeping, unless somebody has just done it."""
+    rows = await call(conn, "select reaped, due, swept from app.outbox_tend(false)")
+    return rows[0]
+
+
+async def partitions(conn: Connection) -> None:
+    """Make the partitions of the days ahead and drop those past retention."""
+    await call(conn, "select app.outbox_partitions()")
+
+
+async def cancel(conn: Connection, event: UUID, reason: str) -> bool:
+    """Withdraw an event that is not in flight."""
+    query = "select app.outbox_cancel($1::text::uuid, $2::text) as cancelled"
+    rows = await call(conn, query, str(event), reason)
+    return bool(rows[0]["cancelled"])
+
+
+async def story(conn: Connection, event: UUID) -> str | None:
+    """Everything known about one event, as JSON text; None if there is no such event."""
+    query = "select app.outbox_story($1::text::uuid, true)::text as story"
+    rows = await call(conn, query, str(event))
+    found: str | None = rows[0]["story"]
+    return found

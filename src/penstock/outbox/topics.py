@@ -1,0 +1,262 @@
+"""Topics: publish in the transaction of the change, and handle what was published."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    get_origin,
+    is_typeddict,
+)
+from uuid import UUID
+
+import msgspec
+
+from penstock.kernel.codec import decoder, encode
+from penstock.kernel.connections import (
+    AsyncConn,
+    SyncConn,
+    adapt,
+    adapt_sync,
+    require_transaction,
+    require_transaction_sync,
+)
+from penstock.kernel.database import Database
+from penstock.kernel.errors import BadHandler, BadPayload, NotFound, WrongUsage
+from penstock.kernel.event import Batch, Event
+from penstock.kernel.handlers import Options, Registration
+from penstock.kernel.ids import uuid7
+from penstock.kernel.injection import Resources, plan_for
+from penstock.kernel.traces import Traces
+from penstock.outbox import store
+from penstock.outbox.errors import PayloadRefused
+from penstock.outbox.model import Json, PublishOptions, Story
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
+
+TOPIC_LENGTH_MAX = 200
+PUBLISH_CHUNK = 1000
+VERSION_HEADER = "penstock-version"
+
+
+class Outbox:
+    """Events that exist exactly if the transaction that published them commits."""
+
+    def __init__(self, resources: Resources, database: Callable[[], Database]) -> None:
+        self._resources = resources
+        self._database = database
+        self._topics: dict[str, Topic[Any]] = {}
+        self.registrations: dict[str, Registration] = {}
+
+    def topic(self, name: str, model: type[T], *, version: int = 1) -> "Topic[T]":
+        """Declare a topic and the model of its payload; the same name twice is an error."""
+        if not 1 <= len(name) <= TOPIC_LENGTH_MAX:
+            raise WrongUsage(f"a topic has 1 to {TOPIC_LENGTH_MAX} characters")
+        if name in self._topics:
+            raise WrongUsage(f"topic {name} is declared twice", todo="declare it once, import it.")
+        topic = Topic(self, name, model, version=version)
+        self._topics[name] = topic
+        return topic
+
+    async def publish(
+        self, conn: AsyncConn, topic: str, data: Json, **options: Unpack[PublishOptions]
+    ) -> UUID:
+        """Publish JSON to a topic by name; for payloads without a model."""
+        return await _publish(conn, _arguments(topic, _encoded(data), 1, options), options)
+
+    async def cancel(self, conn: AsyncConn, event: UUID, *, reason: str) -> bool:
+        """Withdraw an event; false when it is in flight, finished, or not there."""
+        return await store.cancel(adapt(conn), event, reason)
+
+    async def story(self, event: UUID) -> Story:
+        """Everything known about one event; raises NotFound."""
+        async with self._database().connection() as conn:
+            found = await store.story(conn, event)
+        if found is None:
+            raise NotFound(f"no event {event} in the outbox")
+        return msgspec.json.decode(found, type=Story)
+
+    def register(
+        self, topic: "Topic[Any]", function: Callable[..., Any], options: Options, *, batch: bool
+    ) -> None:
+        """Take a handler for a topic; raises BadHandler for what cannot be called."""
+        if topic.name in self.registrations:
+            raise BadHandler(
+                f"topic {topic.name} has a handler already:"
+                f" {self.registrations[topic.name].plan.name}",
+                happened="an event is delivered to one handler; two would share its attempts.",
+                todo="call both from one handler, or publish to a second topic.",
+            )
+        plan = plan_for(function, self._resources, batch=batch)
+        _check_model(topic, plan.model, plan.name)
+        self.registrations[topic.name] = Registration(
+            topic.name, function, plan, decoder(topic.model), options
+        )
+
+
+class Topic(Generic[T]):
+    """A named kind of event and the model of its payload. Made by `Outbox.topic`."""
+
+    def __init__(self, outbox: Outbox, name: str, model: type[T], *, version: int) -> None:
+        self.name = name
+        self.model = model
+        self.version = version
+        self._outbox = outbox
+        kind: object = get_origin(model) or model
+        self._kind = kind if isinstance(kind, type) and not is_typeddict(kind) else None
+        # An unusable model is an error where it is declared, not at the first event.
+        decoder(model)
+
+    async def publish(self, conn: AsyncConn, data: T, **options: Unpack[PublishOptions]) -> UUID:
+        """Publish in the caller's open transaction; returns the event's id.
+
+        Raises NotInTransaction when the connection would commit by itself, unless
+        `autocommit_ok=True` says that this is meant.
+        """
+        arguments = _arguments(self.name, self._encoded(data), self.version, options)
+        return await _publish(conn, arguments, options)
+
+    def publish_sync(self, conn: SyncConn, data: T, **options: Unpack[PublishOptions]) -> UUID:
+        """The same on a blocking connection: psycopg, SQLAlchemy or Django."""
+        user = adapt_sync(conn)
+        require_transaction_sync(user, autocommit_ok=options.get("autocommit_ok", False))
+        arguments = _arguments(self.name, self._encoded(data), self.version, options)
+        return store.publish_sync(user, arguments)
+
+    async def publish_many(
+        self, conn: AsyncConn, data: Iterable[T], **options: Unpack[PublishOptions]
+    ) -> int:
+        """Publish many events, a thousand per statement, in the order given; returns how many."""
+        user = adapt(conn)
+        await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
+        plain = not options.keys() & {"deliver_at", "tenant"}
+        count = 0
+        for chunk in _chunks(self._encoded(each) for each in data):
+            _, topic, _, *rest = _arguments(self.name, "", self.version, options)
+            ids = [str(uuid7()) for _ in chunk]
+            count += await store.publish_many(user, [ids, topic, chunk, *rest], plain=plain)
+        return count
+
+    def on(
+        self, *, concurrency: int = 8, timeout_s: float = 30, max_attempts: int = 10
+    ) -> Callable[[Callable[Concatenate[Event[T], P], R]], Callable[Concatenate[Event[T], P], R]]:
+        """Handle events of this topic one at a time, up to `concurrency` at once per process."""
+        options = _options(concurrency, 1, timeout_s=timeout_s, max_attempts=max_attempts)
+
+        def register(
+            function: Callable[Concatenate[Event[T], P], R],
+        ) -> Callable[Concatenate[Event[T], P], R]:
+            self._outbox.register(self, function, options, batch=False)
+            return function
+
+        return register
+
+    def on_batch(
+        self,
+        size: int,
+        *,
+        concurrency: int = 1,
+        timeout_s: float = 30,
+        max_attempts: int = 10,
+    ) -> Callable[[Callable[Concatenate[Batch[T], P], R]], Callable[Concatenate[Batch[T], P], R]]:
+        """Handle up to `size` events in one call. A batch that raises is run again one by one."""
+        options = _options(concurrency, size, timeout_s=timeout_s, max_attempts=max_attempts)
+
+        def register(
+            function: Callable[Concatenate[Batch[T], P], R],
+        ) -> Callable[Concatenate[Batch[T], P], R]:
+            self._outbox.register(self, function, options, batch=True)
+            return function
+
+        return register
+
+    def _encoded(self, data: T) -> str:
+        if self._kind is not None and not isinstance(data, self._kind):
+            raise PayloadRefused(
+                f"topic {self.name} carries {self._kind.__qualname__},"
+                f" not {type(data).__qualname__}"
+            )
+        return _encoded(data)
+
+
+async def _publish(conn: AsyncConn, arguments: list[str | None], options: PublishOptions) -> UUID:
+    user = adapt(conn)
+    await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
+    return await store.publish(user, arguments)
+
+
+def _arguments(topic: str, payload: str, version: int, options: PublishOptions) -> list[str | None]:
+    """Id, topic, payload, headers, tenant and time of delivery, all as text."""
+    deliver_at = options.get("deliver_at")
+    tenant = options.get("tenant")
+    return [
+        str(uuid7()),
+        topic,
+        payload,
+        _headers(version, options.get("headers")),
+        None if tenant is None else str(tenant),
+        None if deliver_at is None else _instant(deliver_at),
+    ]
+
+
+def _instant(at: datetime) -> str:
+    if at.tzinfo is None:
+        raise WrongUsage(
+            "deliver_at has no time zone", todo="use an aware datetime, such as datetime.now(UTC)."
+        )
+    return at.isoformat()
+
+
+def _headers(version: int, given: Mapping[str, str] | None) -> str:
+    headers: dict[str, str] = {}
+    # Without the module imported by the application there can be no trace to capture.
+    if "opentelemetry.trace" in sys.modules:
+        headers |= Traces().capture()
+    if version != 1:
+        headers[VERSION_HEADER] = str(version)
+    if given:
+        headers |= given
+    return _encoded(headers) if headers else "{}"
+
+
+def _encoded(data: object) -> str:
+    try:
+        return encode(data)
+    except BadPayload as error:
+        raise PayloadRefused(error.what) from error
+
+
+def _chunks(payloads: Iterator[str]) -> Iterator[list[str]]:
+    while chunk := list(islice(payloads, PUBLISH_CHUNK)):
+        yield chunk
+
+
+def _options(concurrency: int, size: int, *, timeout_s: float, max_attempts: int) -> Options:
+    if concurrency < 1 or not 1 <= size <= 1000 or timeout_s <= 0 or max_attempts < 1:
+        raise BadHandler(
+            "concurrency, timeout_s and max_attempts are above 0, size is 1 to 1000",
+            todo="see the arguments of the decorator.",
+        )
+    return Options(concurrency, size, timeout_s, max_attempts)
+
+
+def _check_model(topic: Topic[Any], asked: Any, handler: str) -> None:
+    """A handler annotated with another topic's model is a mistake that types also show."""
+    if asked is Any or asked == topic.model or not isinstance(asked, type):
+        return
+    kind = get_origin(topic.model) or topic.model
+    if isinstance(kind, type) and issubclass(kind, asked):
+        return
+    raise BadHandler(
+        f"handler {handler} takes Event[{asked.__qualname__}], and topic {topic.name} carries"
+        f" {getattr(topic.model, '__qualname__', topic.model)}",
+        todo="annotate the handler with the topic's model.",
+    )

@@ -1,0 +1,1 @@
+"""Tools for the tests of applications that use Penstock."""
