@@ -10,6 +10,7 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Callable,
+    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -46,7 +47,8 @@ class Resources:
         self._factories: dict[type, ResourceFactory] = {}
         self._overrides: dict[type, list[object]] = {}
         self._open: dict[type, object] = {}
-        self._stack: AsyncExitStack | None = None
+        self._stack = AsyncExitStack()
+        self._users = 0
 
     def add(self, factory: ResourceFactory) -> None:
         """Register an async generator function by the type it says it yields."""
@@ -64,22 +66,25 @@ class Resources:
         """The types that can be asked for."""
         return [*self._factories, *(kind for kind, stack in self._overrides.items() if stack)]
 
-    async def open(self, kinds: Sequence[type]) -> None:
-        """Open these resources; one that is overridden is not opened at all."""
-        if self._stack is None:
-            self._stack = AsyncExitStack()
-        for kind in kinds:
-            if kind in self._open or self._overrides.get(kind):
-                continue
-            manager = asynccontextmanager(self._factories[kind])()
-            self._open[kind] = await self._stack.enter_async_context(manager)
+    @asynccontextmanager
+    async def opened(self, kinds: Iterable[type]) -> AsyncIterator[None]:
+        """Hold these resources open while the block runs; one that is overridden is not opened.
 
-    async def close(self) -> None:
-        """Close what was opened, last first."""
-        stack, self._stack = self._stack, None
-        self._open.clear()
-        if stack is not None:
-            await stack.aclose()
+        Blocks may overlap: what was opened is closed, last first, when the last of them ends.
+        """
+        self._users += 1
+        try:
+            for kind in kinds:
+                if kind in self._open or self._overrides.get(kind):
+                    continue
+                manager = asynccontextmanager(self._factories[kind])()
+                self._open[kind] = await self._stack.enter_async_context(manager)
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._open.clear()
+                await self._stack.aclose()
 
     def get(self, kind: type) -> object:
         """The value for a type: the innermost override, else the open resource."""

@@ -30,13 +30,17 @@ from penstock.kernel.connections import (
 from penstock.kernel.database import Database
 from penstock.kernel.errors import BadHandler, BadPayload, NotFound, WrongUsage
 from penstock.kernel.event import Batch, Event
-from penstock.kernel.handlers import Options, Registration
+from penstock.kernel.handlers import BoundHandler, Options, Registration
 from penstock.kernel.ids import uuid7
 from penstock.kernel.injection import Resources, plan_for
+from penstock.kernel.lending import Lending
+from penstock.kernel.scheduler import Job
 from penstock.kernel.traces import Traces
+from penstock.kernel.worker import Assignment
 from penstock.outbox import store
 from penstock.outbox.errors import PayloadRefused
-from penstock.outbox.model import Json, PublishOptions, Story
+from penstock.outbox.model import QUEUE, Json, PublishOptions, Story
+from penstock.outbox.queue import OutboxEnding, OutboxQueue
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,6 +53,8 @@ VERSION_HEADER = "penstock-version"
 
 class Outbox:
     """Events that exist exactly if the transaction that published them commits."""
+
+    queue_name = QUEUE
 
     def __init__(self, resources: Resources, database: Callable[[], Database]) -> None:
         self._resources = resources
@@ -83,6 +89,26 @@ class Outbox:
         if found is None:
             raise NotFound(f"no event {event} in the outbox")
         return msgspec.json.decode(found, type=Story)
+
+    def kinds(self) -> list[type]:
+        """The resources that the handlers ask for."""
+        asked = (r.plan.resources.values() for r in self.registrations.values())
+        return list(dict.fromkeys(kind for kinds in asked for kind in kinds))
+
+    async def assignment(self, lending: Lending) -> Assignment | None:
+        """The outbox with its bound handlers; None when no topic has one."""
+        if not self.registrations:
+            return None
+        queue = OutboxQueue(self.registrations)
+        runtime = await lending.runtime(queue, OutboxEnding())
+        return Assignment(
+            queue, {name: BoundHandler(r, runtime) for name, r in self.registrations.items()}
+        )
+
+    def jobs(self, lending: Lending) -> Mapping[str, Job]:
+        """Partitions of the archive and of the attempts, made ahead and dropped by retention."""
+        del lending
+        return {"outbox_partitions": store.partitions}
 
     def register(
         self, topic: "Topic[Any]", function: Callable[..., Any], options: Options, *, batch: bool

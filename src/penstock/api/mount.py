@@ -1,0 +1,97 @@
+"""The HTTP interface as one ASGI application, mounted in the user's or served alone.
+
+A mounted application never sees lifespan events; whoever mounts it passes `lifespan=ps.lifespan()`
+to the outer one. If that line is missing, every request is answered 503 and the log says why.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.api.health import Health, database_check
+from penstock.kernel.errors import NotOpened
+from penstock.kernel.events import Subscriber
+from penstock.kernel.lending import Lending
+from penstock.kernel.metrics import Metrics, read_stats
+from penstock.kernel.schema import select_products
+
+_log = logging.getLogger("penstock.api")
+
+
+class Application(Protocol):
+    """What is asked of the application object."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is opened."""
+        ...
+
+    @property
+    def lending(self) -> Lending:
+        """What is open."""
+        ...
+
+    def lifespan(self) -> Callable[[object], AbstractAsyncContextManager[None]]:
+        """Opens and closes it."""
+        ...
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Let a function see every observation."""
+        ...
+
+
+class Mounted:
+    """The interface of an application; its routes are built when it is first asked."""
+
+    def __init__(self, application: Application, *, only: frozenset[str] = frozenset()) -> None:
+        self._application = application
+        self._only = only
+        self._lending: Lending | None = None
+        self._inner: ASGIApp | None = None
+        self._metrics: Metrics | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or run the lifespan where this is the outermost application."""
+        if scope["type"] == "lifespan":
+            # Starlette speaks the protocol; no route of this one is ever reached.
+            await Starlette(lifespan=self._application.lifespan())(scope, receive, send)
+        elif not self._application.is_open:
+            _log.error("penstock_not_opened: pass lifespan=ps.lifespan() to the outer application")
+            await _not_opened()(scope, receive, send)
+        else:
+            await self._routes()(scope, receive, send)
+
+    def _routes(self) -> ASGIApp:
+        lending = self._application.lending
+        if self._inner is None or lending is not self._lending:
+            self._lending = lending
+            self._inner = Starlette(routes=self._build(lending))
+        return self._inner
+
+    def _build(self, lending: Lending) -> list[BaseRoute]:
+        if self._only:
+            return []
+        if self._metrics is None:
+            self._metrics = Metrics(read_stats(lending.database))
+            self._application.subscribe(self._metrics.subscriber)
+        health = Health(
+            ready=database_check(lending.database, select_products(("kernel", "outbox"))),
+            metrics=self._metrics,
+            metrics_key=lending.settings.metrics_key,
+        )
+        return list(health.routes())
+
+
+def _not_opened() -> JSONResponse:
+    error = NotOpened()
+    return JSONResponse(
+        {"title": error.entry.title, "status": 503, "code": error.code, "detail": error.todo},
+        status_code=503,
+        media_type="application/problem+json",
+    )
