@@ -46,11 +46,11 @@ METRICS = (
     Metric("claim_batches_total", "counter", ("queue",), "Claims that came back with items."),
     Metric("penstock_claimed_total", "counter", ("queue",), "Items claimed."),
     Metric("penstock_claim_latency_ms", "histogram", ("queue",), "Duration of a claim."),
-    Metric("dispatch_latency_ms", "histogram", ("queue",), "Duration of a handler."),
     Metric("attempts_total", "counter", ("queue", "state"), "Attempts by verdict."),
     Metric("penstock_handler_raised_total", "counter", ("queue",), "Handlers that raised."),
     Metric("penstock_finished_total", "counter", ("queue",), "Outcomes written."),
     Metric("penstock_stale_finishes_total", "counter", ("queue",), "Outcomes refused as stale."),
+    Metric("penstock_finish_failed_total", "counter", ("queue",), "Outcomes not taken."),
     Metric("penstock_finish_latency_ms", "histogram", ("queue",), "Duration of a finish."),
     Metric("penstock_leases_lost_total", "counter", ("queue",), "Extensions that were refused."),
     Metric("penstock_released_total", "counter", ("queue",), "Items given back unstarted."),
@@ -178,7 +178,6 @@ def _claimed(metrics: Metrics, seen: events.Claimed) -> None:
 
 def _handled(metrics: Metrics, seen: events.Handled) -> None:
     metrics.add("attempts_total", queue=seen.queue, state=seen.verdict)
-    metrics.time("dispatch_latency_ms", seen.latency_ms, queue=seen.queue)
 
 
 def _handler_raised(metrics: Metrics, seen: events.HandlerRaised) -> None:
@@ -189,6 +188,10 @@ def _finished(metrics: Metrics, seen: events.Finished) -> None:
     metrics.add("penstock_finished_total", seen.count - seen.stale, queue=seen.queue)
     metrics.add("penstock_stale_finishes_total", seen.stale, queue=seen.queue)
     metrics.time("penstock_finish_latency_ms", seen.latency_ms, queue=seen.queue)
+
+
+def _finish_failed(metrics: Metrics, seen: events.FinishFailed) -> None:
+    metrics.add("penstock_finish_failed_total", queue=seen.queue)
 
 
 def _lease_lost(metrics: Metrics, seen: events.LeaseWasLost) -> None:
@@ -224,6 +227,7 @@ _COUNTERS: dict[type[events.Observation], Callable[[Metrics, Any], None]] = {
     events.Handled: _handled,
     events.HandlerRaised: _handler_raised,
     events.Finished: _finished,
+    events.FinishFailed: _finish_failed,
     events.LeaseWasLost: _lease_lost,
     events.Released: _released,
     events.Tended: _tended,

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
+import asyncpg
+
 from penstock.kernel.database import call
 from penstock.kernel.errors import BadSetting
 from penstock.kernel.queue import Connection
@@ -163,5 +165,14 @@ async def write_change(conn: Connection, change: Change, *, reason: str, operato
         field: f"{value} seconds" if change.kind.fields[field] == "duration" else value
         for field, value in change.after.items()
     }
-    rows = await call(conn, change.kind.write, change.name, json.dumps(values), reason, operator)
+    try:
+        rows = await call(
+            conn, change.kind.write, change.name, json.dumps(values), reason, operator
+        )
+    except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
+        # The bounds of a value stand in the table alone, so its refusal is the message.
+        raise BadSetting(
+            f"{change.kind.kind}.{change.name}: {error}",
+            happened="the table refuses a value; nothing of the file was applied.",
+        ) from error
     return UUID(str(rows[0]["audit_id"]))

@@ -35,6 +35,7 @@ _DURABILITY = """
 select name, setting from pg_catalog.pg_settings
 where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off'
 """
+# pgmq keeps one unlogged table by design: when it last notified, which a crash may forget.
 _OWN_TABLES = """
 select c.oid::regclass::text as name, c.relpersistence = 'u' as unlogged,
        c.relispartition and pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT' as is_default,
@@ -42,6 +43,7 @@ select c.oid::regclass::text as name, c.relpersistence = 'u' as unlogged,
 from pg_catalog.pg_class c
 where c.relkind = 'r'
   and c.relowner = (select relowner from pg_class where oid = to_regclass('penstock.migration'))
+  and c.oid is distinct from to_regclass('pgmq.notify_insert_throttle')
   and c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
 """
 
