@@ -6,6 +6,7 @@ attribute and a part of `_parts`; nothing else here names it.
 
 import asyncio
 import importlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -29,6 +30,8 @@ from penstock.outbox.topics import Outbox
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+_log = logging.getLogger("penstock.application")
 
 R = TypeVar("R")
 QueueName: TypeAlias = Literal["intake", "outbox", "payments", "inbox"]
@@ -164,11 +167,13 @@ class Penstock:
                     return
                 only = () if work is True else work
                 task = asyncio.create_task(self.work(only=only))
+                task.add_done_callback(_log_failure)
                 try:
                     yield
                 finally:
-                    self.stop()
-                    await task
+                    if not self.stop():
+                        task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
 
         return run
 
@@ -207,10 +212,11 @@ class Penstock:
             run = worker.run_once(queue, deadline_s=deadline_s, limit=limit)
             return await _until_drained(worker, asyncio.create_task(run))
 
-    def stop(self) -> None:
-        """Let every running `work` drain and return; safe to call from a signal handler."""
+    def stop(self) -> bool:
+        """Let every running `work` drain and return; false when none is running."""
         for worker in self._workers:
             worker.stop()
+        return bool(self._workers)
 
     def transaction(self) -> AbstractAsyncContextManager[Tx]:
         """A transaction of the application's own; commits when the block ends well."""
@@ -303,6 +309,13 @@ async def _until_drained(worker: Worker, run: "asyncio.Task[WorkReport]") -> Wor
         worker.stop()
         await run
         raise
+
+
+def _log_failure(task: "asyncio.Task[WorkReport]") -> None:
+    """A worker inside a web application fails where nobody waits for it: say so at once."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _log.error("penstock_worker_failed: %s", error)
 
 
 def _address(name: str, url: str) -> object:

@@ -37,7 +37,9 @@ class Application(Protocol):
         """What is open."""
         ...
 
-    def lifespan(self) -> Callable[[object], AbstractAsyncContextManager[None]]:
+    def lifespan(
+        self, *, work: bool = False
+    ) -> Callable[[object], AbstractAsyncContextManager[None]]:
         """Opens and closes it."""
         ...
 
@@ -49,18 +51,25 @@ class Application(Protocol):
 class Mounted:
     """The interface of an application; its routes are built when it is first asked."""
 
-    def __init__(self, application: Application, *, only: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        application: Application,
+        *,
+        only: frozenset[str] = frozenset(),
+        work: bool = False,
+    ) -> None:
         self._application = application
         self._only = only
+        self._work = work
         self._lending: Lending | None = None
         self._inner: ASGIApp | None = None
-        self._metrics: Metrics | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan where this is the outermost application."""
         if scope["type"] == "lifespan":
             # Starlette speaks the protocol; no route of this one is ever reached.
-            await Starlette(lifespan=self._application.lifespan())(scope, receive, send)
+            lifespan = self._application.lifespan(work=self._work)
+            await Starlette(lifespan=lifespan)(scope, receive, send)
         elif not self._application.is_open:
             _log.error("penstock_not_opened: pass lifespan=ps.lifespan() to the outer application")
             await _not_opened()(scope, receive, send)
@@ -71,21 +80,23 @@ class Mounted:
         lending = self._application.lending
         if self._inner is None or lending is not self._lending:
             self._lending = lending
-            self._inner = Starlette(routes=self._build(lending))
+            self._inner = Starlette(routes=self._build())
         return self._inner
 
-    def _build(self, lending: Lending) -> list[BaseRoute]:
-        if self._only:
-            return []
-        if self._metrics is None:
-            self._metrics = Metrics(read_stats(lending.database))
-            self._application.subscribe(self._metrics.subscriber)
-        health = Health(
-            ready=database_check(lending.database, select_products(("kernel", "outbox"))),
-            metrics=self._metrics,
-            metrics_key=lending.settings.metrics_key,
-        )
-        return list(health.routes())
+    def _build(self) -> list[BaseRoute]:
+        return [] if self._only else list(health_of(self._application).routes())
+
+
+def health_of(application: Application) -> Health:
+    """What the health routes of an open application ask."""
+    lending = application.lending
+    metrics = Metrics(read_stats(lending.database))
+    application.subscribe(metrics.subscriber)
+    return Health(
+        ready=database_check(lending.database, select_products(("kernel", "outbox"))),
+        metrics=metrics,
+        metrics_key=lending.settings.metrics_key,
+    )
 
 
 def _not_opened() -> JSONResponse:
