@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from penstock.kernel.handler import Answer, Handler
 from penstock.kernel.queue import Item
 
+WINDOW_S = 0.1
+
 Done = Callable[[Sequence[Item], Sequence[Answer]], None]
 Failed = Callable[[Sequence[Item], BaseException], None]
 
@@ -16,9 +18,9 @@ Failed = Callable[[Sequence[Item], BaseException], None]
 class Lane:
     """Runs one handler, at most `concurrency` calls at a time.
 
-    The window is how many items may wait here unstarted. It grows while the lane runs dry between
-    claims and shrinks when items sit, so that a fast handler gets large batches and a slow one
-    does not hoard what another worker could do.
+    The window is how many items may wait here unstarted: about what the handler takes in a tenth of
+    a second. So a fast handler gets large batches, and a slow one does not hoard what another
+    worker could do.
     """
 
     handler: Handler
@@ -28,6 +30,8 @@ class Lane:
     window: int = 0
     waiting: deque[Item] = field(default_factory=deque)
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    taken: int = 0
+    rate: float = 0.0
 
     def __post_init__(self) -> None:
         self.window = min(self.window_max, self._width())
@@ -41,11 +45,12 @@ class Lane:
         return free if free * 2 >= self.window else 0
 
     def adapt(self, since_last_claim_s: float) -> None:
-        """Grow when dry, shrink when items have been sitting."""
-        if not self.waiting:
-            self.window = min(self.window_max, self.window * 2)
-        elif since_last_claim_s > 0.5:
-            self.window = max(min(self.window_max, self._width()), self.window // 2)
+        """Set the window by how fast items were taken since the last claim."""
+        now = self.taken / max(since_last_claim_s, 0.001)
+        self.taken = 0
+        self.rate = now if now > self.rate else (self.rate + now) / 2
+        wanted = max(self._width(), int(self.rate * WINDOW_S))
+        self.window = min(self.window_max, wanted)
 
     def put(self, items: Sequence[Item]) -> None:
         """Queue items and start as many calls as the handler's concurrency allows."""
@@ -64,6 +69,7 @@ class Lane:
 
     def _take(self) -> list[Item]:
         count = min(self.handler.size, len(self.waiting))
+        self.taken += count
         return [self.waiting.popleft() for _ in range(count)]
 
     async def _work(self) -> None:

@@ -198,6 +198,7 @@ class Pump:
     # outcomes
 
     def _on_answers(self, items: Sequence[Item], answers: Sequence[Answer]) -> None:
+        self._moved.set()
         for item, answer in zip(items, answers, strict=True):
             match answer:
                 case Committed():
