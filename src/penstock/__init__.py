@@ -1,28 +1,33 @@
-"""Penstock takes bursts into Postgres and delivers every item to where it must go."""
+"""Penstock takes bursts into Postgres and delivers every item to where it must go.
 
-from penstock.application import Penstock, QueueName
-from penstock.kernel.connections import AsyncConn, SyncConn
-from penstock.kernel.errors import (
-    BadHandler,
-    BadPayload,
-    DatabaseUnreachable,
-    LeaseLost,
-    NotInTransaction,
-    NotOpened,
-    PenstockError,
-)
-from penstock.kernel.event import Attempt, Batch, Effect, Event
-from penstock.kernel.report import WorkReport
-from penstock.kernel.settings import Settings
-from penstock.kernel.tx import Tx
-from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
-from penstock.kernel.version import VERSION
-from penstock.outbox.errors import PayloadRefused
-from penstock.outbox.model import Json, PublishOptions, Story
-from penstock.outbox.topics import Outbox, Topic
+Every name is imported when first asked for, so that `penstock --help` and test suites that only
+have the package installed start at once.
+"""
 
-Queue = QueueName
-__version__ = VERSION
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.application import Penstock
+    from penstock.application import QueueName as Queue
+    from penstock.kernel.connections import AsyncConn, SyncConn
+    from penstock.kernel.errors import (
+        BadHandler,
+        BadPayload,
+        DatabaseUnreachable,
+        LeaseLost,
+        NotInTransaction,
+        NotOpened,
+        PenstockError,
+    )
+    from penstock.kernel.event import Attempt, Batch, Effect, Event
+    from penstock.kernel.report import WorkReport
+    from penstock.kernel.settings import Settings
+    from penstock.kernel.tx import Tx
+    from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
+    from penstock.outbox.errors import PayloadRefused
+    from penstock.outbox.model import Json, PublishOptions, Story
+    from penstock.outbox.topics import Outbox, Topic
 
 __all__ = [
     "AsyncConn",
@@ -54,5 +59,47 @@ __all__ = [
     "Unknown",
     "Verdict",
     "WorkReport",
-    "__version__",
 ]
+
+_WHERE = {
+    "Penstock": "application",
+    "AsyncConn": "kernel.connections",
+    "SyncConn": "kernel.connections",
+    "BadHandler": "kernel.errors",
+    "BadPayload": "kernel.errors",
+    "DatabaseUnreachable": "kernel.errors",
+    "LeaseLost": "kernel.errors",
+    "NotInTransaction": "kernel.errors",
+    "NotOpened": "kernel.errors",
+    "PenstockError": "kernel.errors",
+    "Attempt": "kernel.event",
+    "Batch": "kernel.event",
+    "Effect": "kernel.event",
+    "Event": "kernel.event",
+    "WorkReport": "kernel.report",
+    "Settings": "kernel.settings",
+    "Tx": "kernel.tx",
+    "Done": "kernel.verdict",
+    "Reject": "kernel.verdict",
+    "Retry": "kernel.verdict",
+    "Unknown": "kernel.verdict",
+    "Verdict": "kernel.verdict",
+    "PayloadRefused": "outbox.errors",
+    "Json": "outbox.model",
+    "PublishOptions": "outbox.model",
+    "Story": "outbox.model",
+    "Outbox": "outbox.topics",
+    "Topic": "outbox.topics",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("penstock.kernel.version").VERSION
+    if name == "Queue":
+        return import_module("penstock.application").QueueName
+    if name not in _WHERE:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = getattr(import_module(f"penstock.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value

@@ -22,7 +22,6 @@ from penstock.kernel.lending import Lending, Working
 from penstock.kernel.pump import Limits
 from penstock.kernel.report import WorkReport
 from penstock.kernel.scheduler import Job
-from penstock.kernel.schema import check_schema, select_products
 from penstock.kernel.settings import TABLE, Settings, load_settings, with_values
 from penstock.kernel.tx import Tx
 from penstock.kernel.worker import Assignment, Worker
@@ -56,14 +55,14 @@ class Penstock:
         given = {"database_url": database, "ledger_url": ledger}
         named = {name: _address(name, url) for name, url in given.items() if url is not None}
         self._settings = with_values(settings or Settings(), **named)
-        self._resources = Resources()
-        self._hooks: list[Hook] = []
+        self.resources = Resources()
+        self.hooks: list[Hook] = []
         self._lending: Lending | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._workers: list[Worker] = []
         self._depth = 0
         self.events = Events()
-        self.outbox = Outbox(self._resources, self._opened_database)
+        self.outbox = Outbox(self.resources, self._opened_database)
 
     @classmethod
     def from_env(cls) -> "Penstock":
@@ -112,10 +111,10 @@ class Penstock:
         self._lending = Lending(
             settings=settings,
             database=database,
-            resources=self._resources,
+            resources=self.resources,
             events=self.events,
             threads=self._thread_pool,
-            hooks=self._hooks,
+            hooks=self.hooks,
             ledger=ledger,
         )
 
@@ -229,18 +228,18 @@ class Penstock:
 
     def resource(self, factory: Callable[[], AsyncIterator[R]]) -> Callable[[], AsyncIterator[R]]:
         """Register what handlers may ask for by type; opened once while work runs."""
-        self._resources.add(factory)
+        self.resources.add(factory)
         return factory
 
     def around(self, hook: Hook) -> Hook:
         """Register an async generator that runs around every handler: before and after `yield`."""
-        self._hooks.append(hook)
+        self.hooks.append(hook)
         return hook
 
     @contextmanager
     def override(self, kind: type[R], value: R) -> Iterator[None]:
         """Put a value in the place of a resource while the block runs; for tests."""
-        with self._resources.override(kind, value):
+        with self.resources.override(kind, value):
             yield
 
     def parts(self, only: Collection[str] = ()) -> list[Working]:
@@ -257,11 +256,12 @@ class Penstock:
     ) -> AsyncIterator[Worker]:
         lending = self.lending
         parts = self.parts(only)
-        products = select_products(("kernel", *(part.queue_name for part in parts)))
+        schema = importlib.import_module("penstock.kernel.schema")  # not needed to publish
+        products = schema.select_products(("kernel", *(part.queue_name for part in parts)))
         async with lending.database.connection() as conn:
-            await check_schema(conn, products)
+            await schema.check_schema(conn, products)
         kinds = [kind for part in parts for kind in part.kinds()]
-        async with self._resources.opened(kinds):
+        async with self.resources.opened(kinds):
             assignments, jobs = await _assignments(parts, lending)
             worker = Worker(
                 lending.database,
