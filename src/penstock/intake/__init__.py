@@ -1,0 +1,1 @@
+"""Intake: sells scarce things in a burst and has every sale confirmed by a second database."""

@@ -1,0 +1,1 @@
+"""The ledger: the second database, which decides once whose a resource is."""

@@ -1,0 +1,9 @@
+create or replace function penstock_ledger.as_uuid(p_text text) returns uuid
+language sql immutable parallel safe
+as $$
+    select case when p_text ~ '^[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}$'
+                then p_text::uuid end
+$$;
+
+comment on function penstock_ledger.as_uuid(text) is 'The UUID that a text is, or NULL.';
+revoke all on function penstock_ledger.as_uuid(text) from public;
