@@ -118,6 +118,7 @@ def test_doctor_on_an_empty_database_names_the_missing_schema(
     schema = [one for one in ran.document["findings"] if one["check"] == "schema"]
     assert len(schema) == 1
     assert "penstock migrate" in schema[0]["remedy"]
+    assert {"dead letters", "budget"} <= {one["check"] for one in ran.document["skipped"]}
 
 
 def test_a_server_that_is_not_there_gives_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import click
 
 from penstock.cli.invocation import Invocation
 from penstock.cli.output import Output
-from penstock.kernel.checks import CHECKS, Examination, Finding, examine
+from penstock.kernel.checks import CHECKS, Diagnosis, Examination, examine
 from penstock.kernel.database import call
 from penstock.kernel.queue import Connection
 from penstock.kernel.schema import available_products
@@ -18,16 +18,16 @@ _WIDTH_MAX = 100
 @click.pass_obj
 def doctor(invocation: Invocation) -> int:
     """Check database, schema, connections and queues; exit code 1 if anything is found."""
-    findings, passed = invocation.run(_look(invocation))
+    diagnosis = invocation.run(_look(invocation))
     out = invocation.out
     if out.as_json:
-        out.data({"findings": findings, "passed": passed})
+        out.data(diagnosis)
     else:
-        _print(out, findings, passed)
-    return 1 if findings else 0
+        _print(out, diagnosis)
+    return 1 if diagnosis.findings else 0
 
 
-async def _look(invocation: Invocation) -> tuple[list[Finding], list[str]]:
+async def _look(invocation: Invocation) -> Diagnosis:
     async with invocation.connection() as conn:
         exam = Examination(conn, invocation.settings, await _installed(conn))
         return await examine(exam, CHECKS)
@@ -44,9 +44,12 @@ async def _installed(conn: Connection) -> list[Product]:
     return [product for product in products if product.name in names]
 
 
-def _print(out: Output, findings: list[Finding], passed: list[str]) -> None:
+def _print(out: Output, diagnosis: Diagnosis) -> None:
+    findings = sorted(diagnosis.findings, key=lambda one: one.severity)
     width = min(_WIDTH_MAX, max((len(finding.finding) for finding in findings), default=0))
-    for finding in sorted(findings, key=lambda one: one.severity):
+    for finding in findings:
         click.echo(f" {_SIGNS[finding.severity]} {finding.finding:<{width}}   → {finding.remedy}")
+    for skipped in diagnosis.skipped:
+        out.say(f" ? {skipped.check} not looked at: {skipped.reason}   → {skipped.remedy}")
     more = " more" if findings else ""
-    out.say(f" ✓ {len(passed)}{more} checks")
+    out.say(f" ✓ {len(diagnosis.passed)}{more} checks")

@@ -42,33 +42,60 @@ class Check:
     needs_schema: bool = False
 
 
-async def examine(
-    examination: Examination, checks: Sequence[Check]
-) -> tuple[list[Finding], list[str]]:
-    """Run the checks; returns the findings and the names of those that found nothing.
+class CannotSee(Exception):
+    """A check lacks the right to look, so that its silence would mean nothing."""
 
-    A check that cannot look is a finding too. Without a schema, those that read it are left out.
-    """
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A check that did not look, and what would let it."""
+
+    check: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found, what is well, and what could not be looked at."""
+
+    findings: tuple[Finding, ...]
+    passed: tuple[str, ...]
+    skipped: tuple[Skipped, ...]
+
+
+async def examine(examination: Examination, checks: Sequence[Check]) -> Diagnosis:
+    """Run the checks. Without a fitting schema, those that read it are skipped."""
     findings: list[Finding] = []
     passed: list[str] = []
+    skipped: list[Skipped] = []
     broken_schema = False
     for check in checks:
         if check.needs_schema and broken_schema:
+            skipped.append(Skipped(check.name, "needs the schema", "penstock migrate"))
             continue
-        found = await _run(check, examination)
+        try:
+            found = await _run(check, examination)
+        except CannotSee as blind:
+            skipped.append(Skipped(check.name, blind.reason, blind.remedy))
+            continue
         findings.extend(found)
         if not found:
             passed.append(check.name)
-        elif check.name == "schema":
-            broken_schema = True
-    return findings, passed
+        broken_schema = broken_schema or (check.name == "schema" and bool(found))
+    return Diagnosis(tuple(findings), tuple(passed), tuple(skipped))
 
 
 async def _run(check: Check, examination: Examination) -> list[Finding]:
     try:
         return await check.run(examination)
     except NotPermitted as error:
-        return [Finding(check.name, "warning", f"could not look: {error.what}", error.todo)]
+        raise CannotSee(error.what, error.todo) from error
     except PenstockError as error:
         return [Finding(check.name, "error", f"could not look: {error.what}", error.todo)]
     except asyncpg.PostgresError as error:

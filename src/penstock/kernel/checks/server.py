@@ -2,7 +2,7 @@
 
 import time
 
-from penstock.kernel.checks.examination import Check, Examination, Finding, Severity
+from penstock.kernel.checks.examination import CannotSee, Check, Examination, Finding, Severity
 from penstock.kernel.database import call
 from penstock.kernel.errors import SchemaMissing, SchemaTooNew
 from penstock.kernel.schema import check_schema
@@ -41,10 +41,11 @@ select c.oid::regclass::text as name, c.relpersistence = 'u' as unlogged,
        c.relispartition and pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT' as is_default,
        pg_relation_size(c.oid) as bytes
 from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind = 'r'
   and c.relowner = (select relowner from pg_class where oid = to_regclass('penstock.migration'))
-  and c.oid is distinct from to_regclass('pgmq.notify_insert_throttle')
-  and c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+  and n.nspname not in ('pg_catalog', 'information_schema')
+  and (n.nspname, c.relname) <> ('pgmq', 'notify_insert_throttle')
 """
 
 
@@ -79,7 +80,17 @@ async def _durability(exam: Examination) -> list[Finding]:
 
 
 async def _snapshots(exam: Examination) -> list[Finding]:
-    found = [
+    seeing = await call(
+        exam.conn, "select pg_has_role(current_user, 'pg_read_all_stats', 'usage') as sees"
+    )
+    if not seeing[0]["sees"]:
+        # The server hides other logins' snapshots from us: finding none would prove nothing.
+        raise CannotSee("other sessions are hidden", "grant pg_read_all_stats to this login")
+    return [*await _held_by_sessions(exam), *await _held_by_others(exam)]
+
+
+async def _held_by_sessions(exam: Examination) -> list[Finding]:
+    return [
         Finding(
             "snapshots",
             "error",
@@ -90,6 +101,10 @@ async def _snapshots(exam: Examination) -> list[Finding]:
         )
         for row in await call(exam.conn, _SNAPSHOTS, float(SNAPSHOT_AGE_MAX_S))
     ]
+
+
+async def _held_by_others(exam: Examination) -> list[Finding]:
+    found = []
     for row in await call(exam.conn, _SLOTS):
         text = f"unused replication slot {row['slot_name']} keeps {row['xmin_age']:,} transactions"
         remedy = f"select pg_drop_replication_slot('{row['slot_name']}'); if nobody needs it"

@@ -11,4 +11,5 @@ $$;
 comment on function penstock.fingerprint(text, text) is
     'A short stable hash of an error without its varying parts, so that like errors group.';
 revoke all on function penstock.fingerprint(text, text) from public;
-grant execute on function penstock.fingerprint(text, text) to penstock_operator, penstock_readonly;
+grant execute on function penstock.fingerprint(text, text)
+    to penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
