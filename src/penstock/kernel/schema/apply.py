@@ -76,8 +76,18 @@ def file_steps(product: str, file: SqlFile, target: Target) -> Iterator[Step]:
 
 
 def _needs_login(statement: Statement) -> bool:
-    """The owner of our objects has no right on the database itself, and needs none."""
-    return statement.creates is not None and statement.creates.kind in {"schema", "extension"}
+    """What concerns the database, or a schema that may have been there before us.
+
+    The owner of our objects has no right on the database itself, and needs none. Where the schema
+    is the owner's, the login acts for it: it has joined that role.
+    """
+    creation = statement.creates
+    if creation is not None:
+        return creation.kind in {"schema", "extension"}
+    if statement.starts("comment", "on", "schema"):
+        return True
+    rights = statement.starts("grant") or statement.starts("revoke")
+    return rights and ("on", "schema") in zip(statement.words, statement.words[1:], strict=False)
 
 
 def _adapted(statement: Statement, target: Target) -> str | None:

@@ -11,7 +11,7 @@ import asyncpg
 from penstock.kernel.errors import MigrationFailed
 from penstock.kernel.failpoints import failpoint
 from penstock.kernel.schema.apply import quote_name
-from penstock.kernel.schema.session import LOCK, Session, session
+from penstock.kernel.schema.session import Session, locked, session
 from penstock.kernel.sqlfiles import Migration, Product
 from penstock.kernel.sqltext import Statement
 
@@ -32,20 +32,21 @@ _APPLIED = "select exists (select from penstock.migration where product = $1 and
 async def run_outside(url: str, product: Product, migration: Migration, record: Recorder) -> None:
     """Run each statement by itself, then record the version.
 
-    A second connection holds the lock in an idle transaction: it has no snapshot, so an index
-    build does not wait for it. Statements run as the login, which inherits the owner's rights.
+    A second connection holds the lock in an idle transaction. It must ask nothing else: a query
+    with parameters would leave a snapshot open, and an index build waits for every snapshot.
+    Statements run as the login, which inherits the owner's rights.
     """
     async with session(url) as guard:
-        async with guard.transaction():
-            await guard.execute(LOCK)
-            if not await guard.fetchval(_APPLIED, product.name, migration.version):
-                await _run_statements(url, product, migration)
+        async with locked(guard):
+            await _run_statements(url, product, migration)
         # The record takes the lock itself; between the two another run finds all done already.
         await record(product, migration)
 
 
 async def _run_statements(url: str, product: Product, migration: Migration) -> None:
     async with session(url) as conn:
+        if await conn.fetchval(_APPLIED, product.name, migration.version):
+            return
         for statement in migration.file.statements:
             failpoint("mid_migration")
             try:

@@ -63,7 +63,7 @@ deallocate penstock_snapshot"""
 
 
 # A block, so that psql prints no row for it.
-_LOCKED = f"do $lock$ begin {LOCK.replace('select', 'perform')}; end $lock$;"
+_LOCKED = f"do $lock$ begin perform {LOCK}; end $lock$;"
 
 
 class _Assumed(Container[str]):

@@ -1,5 +1,6 @@
 """The one connection that a migration works on, and the lock that keeps others out."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeAlias
@@ -11,7 +12,9 @@ from penstock.kernel.database import translated
 Session: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 # A transaction lock, because a session lock would be lost or kept for ever behind a pooler.
-LOCK = "select pg_catalog.pg_advisory_xact_lock(5783942107311)"
+LOCK = "pg_catalog.pg_advisory_xact_lock(5783942107311)"
+_TRY_LOCK = "select pg_catalog.pg_try_advisory_xact_lock(5783942107311)"
+_LOCK_POLL_S = 0.05
 # Names are qualified in all our SQL; an empty path proves it, and makes definitions print in full.
 QUIET = """
 set local search_path = pg_catalog, pg_temp;
@@ -42,10 +45,25 @@ async def session(url: str) -> AsyncIterator[Session]:
 
 @asynccontextmanager
 async def locked(conn: Session) -> AsyncIterator[None]:
-    """A transaction in which no other migration of this database runs."""
-    async with conn.transaction():
-        await conn.execute("set local statement_timeout = 0")
-        await conn.execute(LOCK)
+    """A transaction in which no other migration of this database runs.
+
+    The lock is asked for again and again instead of waited for: a waiting statement holds a
+    snapshot, and the index build of the migration that has the lock would wait for that snapshot.
+    """
+    transaction = conn.transaction()
+    await transaction.start()
+    while not await conn.fetchval(_TRY_LOCK):
+        await transaction.rollback()
+        await asyncio.sleep(_LOCK_POLL_S)
+        transaction = conn.transaction()
+        await transaction.start()
+    try:
+        # These also close the query before, and with it its snapshot.
         await conn.execute(QUIET)
         await conn.execute(PATIENCE)
         yield
+    except BaseException:
+        if not conn.is_closed():
+            await transaction.rollback()
+        raise
+    await transaction.commit()
