@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 
 from penstock.kernel.errors import BadPayload
 
@@ -25,12 +26,19 @@ def decoder(model: Any) -> Decode:
         return _guarded(validate, (ValueError,))  # pydantic's ValidationError is one
     try:
         decode = msgspec.json.Decoder(model).decode
+        custom = isinstance(msgspec.inspect.type_info(model), msgspec.inspect.CustomType)
     except TypeError as error:
-        raise BadPayload(
-            f"{_name(model)} cannot be a payload: {error}",
-            happened="payloads are dataclasses, Structs, TypedDicts, pydantic models or dicts.",
-        ) from error
+        raise _no_model(model, str(error)) from error
+    if custom:  # msgspec takes any class here and then refuses every payload
+        raise _no_model(model, "a class without declared fields")
     return _guarded(decode, (msgspec.MsgspecError, ValueError))
+
+
+def _no_model(model: object, reason: str) -> BadPayload:
+    return BadPayload(
+        f"{_name(model)} cannot be a payload: {reason}",
+        happened="payloads are dataclasses, Structs, TypedDicts, pydantic models or dicts.",
+    )
 
 
 def _guarded(decode: Decode, errors: tuple[type[Exception], ...]) -> Decode:

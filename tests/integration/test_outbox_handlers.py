@@ -1,0 +1,438 @@
+"""Each kind of handler, end to end: published, claimed by a real worker, handled, finished."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import text
+from tests.support.drivers import with_session
+from tests.support.waiting import until, until_true
+
+from penstock import (
+    Attempt,
+    BadHandler,
+    Batch,
+    Event,
+    LeaseLost,
+    Penstock,
+    Reject,
+    Retry,
+    Topic,
+    Tx,
+    Unknown,
+    Verdict,
+)
+from penstock.kernel.errors import NotFound, NotOpened, WrongUsage
+from penstock.kernel.events import HandlerRaised, LeaseWasLost, Observation
+from penstock.kernel.settings import with_values
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+@dataclass
+class Job:
+    number: int
+
+
+@pytest.fixture
+async def ps(database_url: str, conn: Connection) -> Penstock:
+    await conn.execute("create table effects (number int, kind text)")
+    return Penstock(database_url)
+
+
+@pytest.fixture
+def topic(ps: Penstock) -> Topic[Job]:
+    return ps.outbox.topic("jobs", Job)
+
+
+async def publish(conn: Connection, topic: Topic[Job], *numbers: int) -> None:
+    async with conn.transaction():
+        await topic.publish_many(conn, [Job(number) for number in numbers])
+
+
+async def work(ps: Penstock) -> Any:
+    async with ps:
+        return await ps.work(until_idle=True)
+
+
+async def effects(conn: Connection) -> list[int]:
+    rows = await conn.fetch("select number from effects order by number")
+    return [row["number"] for row in rows]
+
+
+async def states(conn: Connection) -> dict[str, int]:
+    rows = await conn.fetch("select state, count(*) from app.outbox_all group by 1")
+    return {row["state"]: row["count"] for row in rows}
+
+
+async def test_plain_handlers_are_finished_in_batches(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    @topic.on()
+    async def handler(event: Event[Job], attempt: Attempt) -> None:
+        seen.append((event.data.number, attempt.number))
+
+    await publish(conn, topic, *range(300))
+    report = await work(ps)
+    assert (report.claimed, report.finished) == (300, 300)
+    assert sorted(seen) == [(number, 1) for number in range(300)]
+    assert await states(conn) == {"DELIVERED": 300}
+
+
+async def test_blocking_handlers_run_in_threads(
+    ps: Penstock, topic: Topic[Job], conn: Connection, database_url: str
+) -> None:
+    @topic.on(concurrency=4)
+    def handler(event: Event[Job]) -> None:
+        with psycopg.connect(database_url) as user:
+            user.execute("insert into effects values (%s)", [event.data.number])
+            event.finish_sync(user)
+
+    await publish(conn, topic, *range(20))
+    assert (await work(ps)).finished == 20
+    assert await effects(conn) == list(range(20))
+    assert await states(conn) == {"DELIVERED": 20}
+
+
+async def test_with_tx_effect_finish_and_the_next_event_are_one_commit(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    following = ps.outbox.topic("following", Job)
+
+    @topic.on()
+    async def handler(event: Event[Job], tx: Tx) -> None:
+        await tx.execute("insert into effects values ($1)", event.data.number)
+        await following.publish(tx, Job(event.data.number + 100))
+        if event.data.number == 2:
+            raise ValueError
+
+    @following.on()
+    async def then(event: Event[Job], tx: Tx) -> None:
+        await tx.execute("insert into effects values ($1)", event.data.number)
+
+    await publish(conn, topic, 1, 2, 3)
+    report = await work(ps)
+    assert (report.finished, report.retried) == (4, 1)
+    assert await effects(conn) == [1, 3, 101, 103]
+    assert await states(conn) == {"DELIVERED": 4, "WAITING": 1}
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_the_users_own_session_finishes_the_event(
+    ps: Penstock, topic: Topic[Job], conn: Connection, database_url: str, driver: str
+) -> None:
+    @topic.on()
+    async def handler(event: Event[Job]) -> None:
+        async with with_session(driver)(database_url, False) as session:
+            await session.execute(
+                text("insert into effects values (:number)"), {"number": event.data.number}
+            )
+            await event.finish(session)
+            if event.data.number == 1:
+                await session.commit()
+            # 2 forgets to commit: the session rolls back, and the event must come again
+
+    await publish(conn, topic, 1, 2)
+    await asyncio.wait_for(_until_states(ps, conn, {"DELIVERED": 1, "DEAD": 1}), 20)
+    assert await effects(conn) == [1]
+
+
+async def _until_states(ps: Penstock, conn: Connection, wanted: dict[str, int]) -> None:
+    await conn.execute("update penstock.queue_config set max_attempts = 2 where queue = 'outbox'")
+    while await states(conn) != wanted:
+        await work(ps)
+
+
+async def test_a_batch_with_tx_commits_once(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    commits: list[int] = []
+
+    @topic.on_batch(100)
+    async def handler(events: Batch[Job], tx: Tx) -> None:
+        commits.append(len(events))
+        rows = [(event.data.number,) for event in events]
+        await tx.executemany("insert into effects values ($1)", rows)
+
+    await publish(conn, topic, *range(250))
+    assert (await work(ps)).finished == 250
+    assert await effects(conn) == list(range(250))
+    assert len(commits) <= 10
+
+
+async def test_a_poisoned_event_dies_alone(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    @topic.on_batch(50, max_attempts=1)
+    async def handler(events: Batch[Job], tx: Tx) -> None:
+        for event in events:
+            await tx.execute("insert into effects values (1 / $1::int)", event.data.number)
+
+    await publish(conn, topic, *range(20))
+    report = await work(ps)
+    assert (report.finished, report.rejected) == (19, 1)
+    assert len(await effects(conn)) == 19
+    dead = await conn.fetchrow("select error_code, error from app.outbox_dead")
+    assert dead is not None
+    assert dead["error_code"] == "MAX_ATTEMPTS"
+    assert "DivisionByZeroError" in dead["error"]
+
+
+async def test_verdicts_become_states(ps: Penstock, topic: Topic[Job], conn: Connection) -> None:
+    answers: list[Verdict] = [Retry(after=timedelta(hours=1)), Reject("BAD", "why"), Unknown("?")]
+
+    @topic.on()
+    async def handler(event: Event[Job]) -> Verdict:
+        return answers[event.data.number]
+
+    await publish(conn, topic, 0, 1, 2)
+    report = await work(ps)
+    assert (report.retried, report.rejected, report.held) == (1, 1, 1)
+    assert await states(conn) == {"WAITING": 1, "DEAD": 1, "HELD": 1}
+    waiting = await conn.fetchval(
+        "select next_attempt_at - penstock.clock() from public.outbox where error_code = 'RETRY'"
+    )
+    assert timedelta(minutes=4) < waiting < timedelta(minutes=61)
+
+
+async def test_a_payload_of_another_shape_is_dead_at_once(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    @topic.on()
+    async def handler(event: Event[Job]) -> None: ...
+
+    await conn.execute("select app.outbox_publish(null, 'jobs', '{\"number\": \"secret\"}')")
+    assert (await work(ps)).rejected == 1
+    dead = await conn.fetchrow("select error_code, error from app.outbox_dead")
+    assert dead is not None
+    assert dead["error_code"] == "PAYLOAD_INVALID"
+    assert "secret" not in dead["error"]
+
+
+async def test_what_an_exception_says_is_not_kept(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    seen: list[Observation] = []
+    ps.subscribe(seen.append)
+
+    @topic.on(max_attempts=1)
+    async def handler(event: Event[Job]) -> None:
+        raise RuntimeError("card 4111")
+
+    await publish(conn, topic, 1)
+    await work(ps)
+    row = await conn.fetchrow("select * from public.outbox")
+    assert "4111" not in str(row)
+    assert "4111" not in str(seen)
+    assert any(isinstance(each, HandlerRaised) for each in seen)
+
+
+async def test_only_topics_with_handlers_are_claimed(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    other = ps.outbox.topic("elsewhere", Job)
+
+    @topic.on()
+    async def handler(event: Event[Job]) -> None: ...
+
+    await publish(conn, topic, 1)
+    await publish(conn, other, 2)
+    assert (await work(ps)).claimed == 1
+    assert await states(conn) == {"DELIVERED": 1, "READY": 1}
+
+
+async def test_a_handler_whose_lease_is_lost_leaves_no_effect(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    """The other worker is played by the test: it takes the row while the handler runs."""
+    inside, go_on = asyncio.Event(), asyncio.Event()
+
+    @topic.on()
+    async def handler(event: Event[Job], tx: Tx) -> None:
+        await tx.execute("insert into effects values ($1)", event.data.number)
+        inside.set()
+        await go_on.wait()
+
+    await publish(conn, topic, 1)
+    running = asyncio.create_task(work(ps))
+    await asyncio.wait_for(inside.wait(), 10)
+    await conn.execute("update public.outbox set processing_token = $1", UUID(int=1))
+    go_on.set()
+    report = await asyncio.wait_for(running, 20)
+    assert (report.finished, report.stale) == (0, 1)
+    assert await effects(conn) == []
+
+
+async def test_event_finish_raises_when_the_lease_is_lost(
+    ps: Penstock, topic: Topic[Job], conn: Connection, database_url: str
+) -> None:
+    raised: list[str] = []
+
+    @topic.on()
+    async def handler(event: Event[Job]) -> None:
+        await conn.execute("update public.outbox set processing_token = $1", UUID(int=1))
+        user = await asyncpg.connect(database_url)
+        try:
+            async with user.transaction():
+                await user.execute("insert into effects values (1)")
+                await event.finish(user)
+        except LeaseLost as error:
+            raised.append(error.code)
+            raise
+        finally:
+            await user.close()
+
+    await publish(conn, topic, 1)
+    report = await work(ps)
+    assert raised == ["PN204"]
+    assert (report.finished, report.stale) == (0, 1)
+    assert await effects(conn) == []
+
+
+async def test_a_connection_killed_during_the_commit_is_decided_by_the_database(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    """The backend is killed inside a deferred trigger, that is, in the middle of the commit."""
+    await conn.execute(
+        """create function die() returns trigger language plpgsql as $$
+           begin
+               if new.number = 1 and not exists (select from pg_class where relname = 'survived')
+               then perform pg_terminate_backend(pg_backend_pid()); perform pg_sleep(5);
+               end if;
+               return null;
+           end $$;
+           create constraint trigger die after insert on effects
+           deferrable initially deferred for each row execute function die()"""
+    )
+
+    @topic.on()
+    async def handler(event: Event[Job], tx: Tx) -> None:
+        await tx.execute("insert into effects values ($1)", event.data.number)
+
+    await publish(conn, topic, 1)
+    await work(ps)
+    assert await effects(conn) == []
+    assert "DELIVERED" not in await states(conn)
+    await conn.execute("create table survived ()")
+    await conn.execute(
+        "update public.outbox set next_attempt_at = penstock.clock() where next_attempt_at"
+        " is not null"
+    )
+    async with ps:
+        task = asyncio.create_task(ps.work())
+        await until(lambda: _has_effects(conn, [1]), "the effect", within_s=40)
+        await until_true(lambda: ps.stop(), "running")
+        await task
+    assert await states(conn) == {"DELIVERED": 1}
+
+
+async def _has_effects(conn: Connection, wanted: list[int]) -> bool:
+    return await effects(conn) == wanted
+
+
+async def test_resources_are_injected_opened_once_and_overridden(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    class Mailer:
+        def __init__(self, name: str) -> None:
+            self.sent: list[str] = []
+            self.name = name
+
+    opened: list[str] = []
+
+    async def mailer() -> AsyncIterator[Mailer]:
+        opened.append("open")
+        yield Mailer("real")
+        opened.append("close")
+
+    mailer.__annotations__["return"] = AsyncIterator[Mailer]
+    ps.resource(mailer)
+    used: list[str] = []
+
+    async def handler(event: Event[Job], post: Mailer) -> None:
+        used.append(post.name)
+
+    handler.__annotations__["post"] = Mailer
+    topic.on()(handler)
+    await publish(conn, topic, 1, 2)
+    await work(ps)
+    assert (used, opened) == (["real", "real"], ["open", "close"])
+    await publish(conn, topic, 3)
+    with ps.override(Mailer, Mailer("fake")):
+        await work(ps)
+    assert used[2:] == ["fake"]
+    assert opened == ["open", "close"]
+
+
+async def test_cancelling_work_gives_back_what_has_not_ended(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    inside = asyncio.Event()
+    ps.use(with_values(ps.settings, drain_s=0.0))
+
+    @topic.on(concurrency=1)
+    async def handler(event: Event[Job]) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    await publish(conn, topic, 1, 2, 3)
+    async with ps:
+        task = asyncio.create_task(ps.work())
+        await asyncio.wait_for(inside.wait(), 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await states(conn) == {"READY": 3}
+    assert await conn.fetchval("select max(attempts) from public.outbox") == 0
+
+
+async def test_long_handlers_keep_their_lease(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    seen: list[Observation] = []
+    ps.subscribe(seen.append)
+    await conn.execute("update penstock.queue_config set lease_s = 1 where queue = 'outbox'")
+
+    @topic.on()
+    async def handler(event: Event[Job], attempt: Attempt) -> None:
+        await asyncio.sleep(2.5)  # the point is to outlive the lease, which is real time
+
+    await publish(conn, topic, 1)
+    report = await work(ps)
+    assert (report.finished, report.stale) == (1, 0)
+    assert not [each for each in seen if isinstance(each, LeaseWasLost)]
+
+
+async def test_what_is_wrong_is_said_at_registration_or_at_start(
+    ps: Penstock, topic: Topic[Job]
+) -> None:
+    async with ps:
+        with pytest.raises(WrongUsage, match="no handler"):
+            await ps.work(until_idle=True)
+        unknown: Any = "letters"
+        with pytest.raises(NotFound):
+            await ps.work(only=[unknown])
+
+    @topic.on()
+    async def handler(event: Event[Job]) -> None: ...
+
+    async def other(event: Event[Job]) -> None: ...
+
+    with pytest.raises(BadHandler, match="has a handler already"):
+        topic.on()(other)
+    wrong = ps.outbox.topic("wrong", dict)
+    mistaken: Any = other
+    with pytest.raises(BadHandler, match=r"takes Event\[Job\]"):
+        wrong.on()(mistaken)
+    with pytest.raises(BadHandler):
+        topic.on(concurrency=0)
+    with pytest.raises(NotOpened):
+        await ps.work()
