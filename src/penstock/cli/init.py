@@ -47,13 +47,16 @@ async def thank(event: Event[OrderPaid]) -> None:
 _TEST = '''\
 """Run with pytest; `perform` needs no database."""
 
+import asyncio
+
 from app import OrderPaid, thank
+
 from penstock import Done
 from penstock.testing import perform
 
 
-async def test_thanks_the_customer(capsys):
-    assert await perform(thank, OrderPaid(42, "Ada")) == Done()
+def test_thanks_the_customer(capsys):
+    assert asyncio.run(perform(thank, OrderPaid(42, "Ada"))) == Done()
     assert "Ada" in capsys.readouterr().out
 '''
 
