@@ -69,13 +69,13 @@ def definitions(product: Product, stages: Iterable[str], target: Target) -> Iter
 def file_steps(product: str, file: SqlFile, target: Target) -> Iterator[Step]:
     """One file; neighbouring statements of the same role travel together."""
     label = f"{product}/{file.path}"
-    for as_login, group in groupby(file.statements, _needs_login):
+    for as_login, group in groupby(file.statements, needs_login):
         texts = [text for s in group if (text := _adapted(s, target)) is not None]
         if texts:
             yield Step(label, ";\n".join(texts), as_owner=target.roles and not as_login)
 
 
-def _needs_login(statement: Statement) -> bool:
+def needs_login(statement: Statement) -> bool:
     """What concerns the database, or a schema that may have been there before us.
 
     The owner of our objects has no right on the database itself, and needs none. Where the schema

@@ -5,10 +5,12 @@ migration tool wraps it in its own transaction; it ends with the same records.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import groupby
+from itertools import product as product_of
 
 from penstock.kernel.errors import WrongUsage
 from penstock.kernel.schema import apply, snapshot
-from penstock.kernel.schema.grantees import roles_of
+from penstock.kernel.schema.grantees import for_existing_roles, roles_of
 from penstock.kernel.schema.prerequisites import prerequisites
 from penstock.kernel.schema.roles import ROLES, roles_script
 from penstock.kernel.schema.session import LOCK, QUIET
@@ -45,7 +47,7 @@ on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest"""
 _CONDITIONAL = """do $grant$
 begin
-    if (select count(*) = {count} from pg_roles where rolname in ({roles})) then
+    if exists (select from pg_roles where rolname = {role}) then
         execute {statement};
     end if;
 end
@@ -169,24 +171,25 @@ def _definitions(product: Product, stages: Sequence[str], target: apply.Target) 
 
 def _file_steps(product: str, file: SqlFile, target: apply.Target) -> Iterator[apply.Step]:
     """The steps of a file; grants to roles of others apply only where those exist."""
-    plain = SqlFile(file.path, ";\n".join(s.text for s in file.statements if not _foreign(s)))
-    yield from apply.file_steps(product, plain, target)
-    for statement in file.statements:
-        if _foreign(statement):
-            label = f"{product}/{file.path} (where the roles exist)"
-            yield apply.Step(label, _conditional(statement), target.roles)
+    for foreign, group in groupby(file.statements, _foreign_roles):
+        statements = list(group)
+        texts = (for_existing_roles(s, ROLES) if foreign else s.text for s in statements)
+        plain = ";\n".join(text for text in texts if text is not None)
+        yield from apply.file_steps(product, SqlFile(file.path, plain), target)
+        for statement, role in product_of(statements, foreign):
+            label = f"{product}/{file.path} (where the role exists)"
+            as_owner = target.roles and not apply.needs_login(statement)
+            yield apply.Step(label, _conditional(statement, role), as_owner)
 
 
-def _foreign(statement: Statement) -> bool:
-    return any(role not in ROLES for role in roles_of(statement))
+def _foreign_roles(statement: Statement) -> tuple[str, ...]:
+    return tuple(role for role in roles_of(statement) if role not in ROLES)
 
 
-def _conditional(statement: Statement) -> str:
-    roles = roles_of(statement)
-    listed = ", ".join(apply.quote_text(role) for role in roles)
-    return _CONDITIONAL.format(
-        count=len(set(roles)), roles=listed, statement=apply.quote_text(statement.text)
-    )
+def _conditional(statement: Statement, role: str) -> str:
+    text = for_existing_roles(statement, {role})
+    assert text is not None
+    return _CONDITIONAL.format(role=apply.quote_text(role), statement=apply.quote_text(text))
 
 
 def _in_transaction(migration: Migration) -> SqlFile:
