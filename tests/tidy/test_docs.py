@@ -32,7 +32,7 @@ NOUNS = set(
         " ledger policy setting job observation product migration",
     )
 )
-FILE_NAMES = {"penstock.toml", "penstock.fish"}
+FILE_NAMES = {"penstock.toml", "penstock.fish", "app.py"}
 ADR_SECTIONS = ["Context", "Decision", "Alternatives", "Consequences"]
 # Put together from parts, so that this file does not hold what it looks for.
 MACHINE_PATHS = re.compile(
