@@ -34,7 +34,7 @@ _PUBLISHED = (
 
 
 async def drain(
-    ps: Penstock, conn: AsyncConn | None = None, *, only: Collection[QueueName] = ()
+    ps: Penstock, conn: "AsyncConn | None" = None, *, only: Collection[QueueName] = ()
 ) -> WorkReport:
     """Handle everything that is ready, then return what was done.
 

@@ -4,6 +4,7 @@ create table if not exists penstock.test_clock (
     frozen_at timestamptz,
     shift     interval not null default '0'
 );
+grant select on penstock.test_clock to public;
 insert into penstock.test_clock default values on conflict do nothing;
 
 create or replace function penstock.clock() returns timestamptz
