@@ -59,6 +59,7 @@ def test_a_url_shows_all_but_its_password() -> None:
     [
         f"could not connect to postgres://app:{CANARY}@db/shop",
         f"postgres://app:p@ss:{CANARY}@db/shop",
+        f"postgres://app:sl/ash{CANARY}@db/shop",
         f"postgresql://db/shop?user=app&password={CANARY}",
         f"host=db password={CANARY} user=app",
         f"password='{CANARY} x' host=db",

@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from penstock.kernel import traces as traces_module
 from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Item
 from penstock.kernel.traces import Traces
@@ -98,6 +99,7 @@ def test_without_opentelemetry_nothing_happens(monkeypatch: pytest.MonkeyPatch) 
         return real(name, package)
 
     monkeypatch.setattr(importlib, "import_module", without)
+    monkeypatch.setattr(traces_module, "_opentelemetry", traces_module._opentelemetry.__wrapped__)
     traces = Traces()
     assert not traces.active
     with traces.handling("outbox", item({"traceparent": PARENT})) as span:

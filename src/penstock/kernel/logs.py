@@ -127,9 +127,16 @@ def make_logger(settings: Settings, stream: TextIO | None = None) -> FilteringBo
 
 def log_subscriber(logger: FilteringBoundLogger, worker_id: UUID | None = None) -> Subscriber:
     """A subscriber that writes each observation as one line, with the worker's id."""
-    bound = logger.bind(worker_id=str(worker_id)) if worker_id else logger
+    bound: FilteringBoundLogger = (
+        logger.bind(worker_id=str(worker_id)) if worker_id else logger.bind()
+    )
+    # Most observations are of level debug and one of them comes per item: passing over those
+    # that are not wanted must cost next to nothing.
+    wanted = frozenset(name for name, number in LEVELS.items() if bound.is_enabled_for(number))
 
     def write(observation: Observation) -> None:
+        if observation.level not in wanted:
+            return
         fields = {
             field.name: getattr(observation, field.name)
             for field in dataclasses.fields(observation)

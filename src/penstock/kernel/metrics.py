@@ -76,6 +76,7 @@ _GAUGES = {
     "leased": "penstock_leased_count",
     "scheduled": "penstock_scheduled_count",
 }
+_GAUGE_NAMES = frozenset(_GAUGES.values())
 _STATS = """
 select queue, ready, scheduled, leased, expired, dead, held, oldest_age_s from penstock.queue_stats
 """
@@ -102,6 +103,7 @@ class Metrics:
         self._stats_cache_s = stats_cache_s
         self._stats_read_at = float("-inf")
         self._queues: set[str] = set()
+        self._children: dict[tuple[str, ...], Any] = {}
         self.registry = self._client.CollectorRegistry()
         self._metrics = {metric.name: self._make(metric) for metric in METRICS}
 
@@ -128,8 +130,16 @@ class Metrics:
         self._labelled(name, labels).observe(milliseconds)
 
     def _labelled(self, name: str, labels: Mapping[str, str]) -> Any:
+        """The series of one set of labels; kept, because finding it costs more than counting."""
+        child = self._children.get((name, *labels.values()))
+        if child is not None:
+            return child
         closed = {label: self._closed(label, value) for label, value in labels.items()}
-        return self._metrics[name].labels(**closed)
+        child = self._metrics[name].labels(**closed)
+        if closed == labels and name not in _GAUGE_NAMES:
+            # Only values of the closed sets are kept, and no gauge: those are cleared.
+            self._children[name, *labels.values()] = child
+        return child
 
     def _closed(self, label: str, value: str) -> str:
         if label in CLOSED_LABELS:

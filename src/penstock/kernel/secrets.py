@@ -10,6 +10,8 @@ from hashlib import sha256
 
 MASK = "********"
 
+# A password may hold a raw slash; only of database addresses do we know that no path holds an "@".
+_DSN_PASSWORD = re.compile(r"(?P<head>postgres(?:ql)?://[^\s/:@]*:)\S+(?=@)", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/]+(?=@)", re.IGNORECASE)
 _QUERY_PASSWORD = re.compile(
     r"(?P<head>[?&;\s](?:password|sslpassword|apikey|token|secret)\s*=\s*)(?:'[^']*'|[^&;\s]+)",
@@ -85,6 +87,7 @@ def matches_any(secrets: Iterable[Secret], candidate: str | bytes) -> bool:
 
 def mask_text(text: str) -> str:
     """The text with whatever looks like a secret hidden: URL passwords, tokens, signing keys."""
+    text = _DSN_PASSWORD.sub(rf"\g<head>{MASK}", text)
     text = _URL_PASSWORD.sub(rf"\g<head>{MASK}", text)
     text = _QUERY_PASSWORD.sub(rf"\g<head>{MASK}", text)
     text = _LEADING_PASSWORD.sub(rf"\g<head>{MASK}", text)

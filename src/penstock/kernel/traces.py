@@ -7,6 +7,7 @@ of its own that *links* to that one: hours may lie between, and each retry links
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 from penstock.kernel.queue import Item
@@ -54,19 +55,23 @@ class Traces:
 
     def __init__(self, provider: Any = None) -> None:
         self._trace = _opentelemetry()
-        self._tracer = None
-        if self._trace is not None:
-            self._tracer = self._trace.get_tracer("penstock", tracer_provider=provider)
+        self._provider = provider
 
     @property
     def active(self) -> bool:
         """Whether spans are opened at all."""
-        return self._tracer is not None
+        return self._trace is not None
+
+    @cached_property
+    def _tracer(self) -> Any:
+        if self._trace is None:
+            return None
+        return self._trace.get_tracer("penstock", tracer_provider=self._provider)
 
     @contextmanager
     def handling(self, queue: str, item: Item) -> Iterator[Handling]:
         """A span around the handler of one item, linked to the trace that published it."""
-        if self._tracer is None:
+        if self._tracer is None or not self._active:
             yield _Inert()
             return
         with self._tracer.start_as_current_span(
@@ -102,11 +107,13 @@ class Traces:
     def capture(self) -> dict[str, str]:
         """The headers of the current trace, to be stored with an item that is published now."""
         carrier: dict[str, str] = {}
-        if self._tracer is not None:
+        if self._trace is not None:
             _propagator().inject(carrier)
         return carrier
 
 
+# Kept, because looking for a module that is not there goes through the whole search path.
+@cache
 def _opentelemetry() -> Any:
     try:
         return importlib.import_module("opentelemetry.trace")
@@ -114,6 +121,7 @@ def _opentelemetry() -> Any:
         return None
 
 
+@cache
 def _propagator() -> Any:
     module = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
     return module.TraceContextTextMapPropagator()
