@@ -35,7 +35,7 @@ class SqlIntake:
         """Put slots on offer."""
         await self.conn.execute("select intake_pool_stock($1, $2, 'test')", pool, count)
 
-    async def configure(self, pool: str = POOL, **settings: object) -> None:
+    async def configure(self, pool: str = POOL, /, **settings: object) -> None:
         """Write a pool's settings."""
         await self.conn.execute(
             "select intake_pool_set($1, $2::jsonb, 'test')", pool, json.dumps(settings)

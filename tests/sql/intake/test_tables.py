@@ -151,7 +151,8 @@ async def test_definer_functions_fix_their_path_and_belong_to_a_role_without_log
         where p.prosecdef and p.pronamespace in ('public'::regnamespace,
                                                  'penstock_intake'::regnamespace)
           and (r.rolcanlogin
-               or not exists (select from unnest(p.proconfig) c where c like 'search_path=pg_catalog%'))
+               or not exists (select from unnest(p.proconfig) c
+                              where c like 'search_path=pg_catalog%'))
         """
     )
     assert found == []

@@ -16,20 +16,21 @@ begin
     v_reservation := coalesce(penstock_intake.as_uuid(v_message ->> 'reservation_id'), (
         select s.reservation_id from public.inventory_slots s
         where s.id = v_resource and s.locked_by = v_message ->> 'user_id'));
-    if v_message is not null then
-        select f.outcome, f.offered_id into outcome, offered_id
-        from penstock_intake.free_slot(v_resource, v_reservation,
-            coalesce(v_reservation = any (p_cancelled), false), p_reason) f;
-        if outcome = 'started' then
-            return;
-        end if;
-    end if;
-    -- What the slot's lock made us wait for may have taken the dead letter away.
-    delete from pgmq.q_intake_dlq d where d.msg_id = p_msg_id returning d.message into message;
-    if message is null then
+    perform penstock_intake.lock_pool(s.pool_id)
+    from public.inventory_slots s where s.id = v_resource;
+    perform from public.inventory_slots s where s.id = v_resource for update;
+    -- Whoever held the slot may have taken the dead letter away: look again, now that it is ours.
+    perform from pgmq.q_intake_dlq d where d.msg_id = p_msg_id for update;
+    if not found then
         outcome := 'gone';
-    elsif outcome = 'gone' then
-        outcome := 'removed';
+        return;
+    end if;
+    select f.outcome, f.offered_id into outcome, offered_id
+    from penstock_intake.free_slot(v_resource, v_reservation,
+        coalesce(v_reservation = any (p_cancelled), false), p_reason) f;
+    if outcome <> 'started' then
+        delete from pgmq.q_intake_dlq d where d.msg_id = p_msg_id returning d.message into message;
+        outcome := case outcome when 'gone' then 'removed' else outcome end;
     end if;
 end
 $$;

@@ -1,0 +1,36 @@
+"""A ledger database of the test's own."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import pytest
+from tests.support.database import administer, cloned, run_apart
+
+from penstock.kernel.schema import migrate, select_products
+from penstock.kernel.schema.products import LEDGER
+from penstock.postgres import Cluster
+
+TEMPLATE = "penstock_ledger_template"
+
+
+@pytest.fixture(scope="session")
+def ledger_template(cluster: Cluster) -> str:
+    """The name of a database with the ledger, for cloning."""
+    administer(cluster, "create database {name}", name=TEMPLATE)
+    run_apart(lambda: migrate(cluster.url(TEMPLATE), products=select_products(LEDGER)))
+    return TEMPLATE
+
+
+@pytest.fixture
+def ledger_url(cluster: Cluster, ledger_template: str) -> Iterator[str]:
+    """A ledger of the test's own, as superuser."""
+    with cloned(cluster, ledger_template) as url:
+        yield url
+
+
+@pytest.fixture
+async def ledger(ledger_url: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    """A connection to the test's own ledger, as superuser."""
+    connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(ledger_url)
+    yield connection
+    await connection.close()
