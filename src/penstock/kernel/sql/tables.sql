@@ -103,6 +103,7 @@ create table penstock.position (
     next_pos   regclass not null,
     watermark  regclass not null,
     floor      regclass not null,
+    settled    regclass not null,
     mark_pos   regclass not null,
     mark_xid   regclass not null,
     mark_at_ms regclass not null,

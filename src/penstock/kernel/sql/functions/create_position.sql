@@ -13,21 +13,22 @@ begin
         return;
     end if;
     foreach v_part in array array[
-        'next', 'wm', 'floor', 'mark', 'xid', 'at', 'swept', 'net', 'due', 'lease'
+        'next', 'wm', 'floor', 'settled', 'mark', 'xid', 'at', 'swept', 'net', 'due', 'lease'
     ] loop
         execute format('create sequence penstock.%I minvalue 0 start 0',
                        p_name || '_' || v_part);
         perform setval(format('penstock.%I', p_name || '_' || v_part)::regclass, 0);
     end loop;
     insert into penstock.position
-        (name, next_pos, watermark, floor, mark_pos, mark_xid, mark_at_ms, swept_ms,
-         net_ms, due_ms, lease_ms)
+        (name, next_pos, watermark, floor, settled, mark_pos, mark_xid, mark_at_ms,
+         swept_ms, net_ms, due_ms, lease_ms)
     values (p_name,
         format('penstock.%I', p_name || '_next'), format('penstock.%I', p_name || '_wm'),
-        format('penstock.%I', p_name || '_floor'), format('penstock.%I', p_name || '_mark'),
-        format('penstock.%I', p_name || '_xid'), format('penstock.%I', p_name || '_at'),
-        format('penstock.%I', p_name || '_swept'), format('penstock.%I', p_name || '_net'),
-        format('penstock.%I', p_name || '_due'), format('penstock.%I', p_name || '_lease'));
+        format('penstock.%I', p_name || '_floor'), format('penstock.%I', p_name || '_settled'),
+        format('penstock.%I', p_name || '_mark'), format('penstock.%I', p_name || '_xid'),
+        format('penstock.%I', p_name || '_at'), format('penstock.%I', p_name || '_swept'),
+        format('penstock.%I', p_name || '_net'), format('penstock.%I', p_name || '_due'),
+        format('penstock.%I', p_name || '_lease'));
 end
 $$;
 

@@ -8,7 +8,7 @@ declare
     v_now_ms bigint := penstock.milliseconds(clock_timestamp());
 begin
     select net_ms into v_net from penstock.position where name = p_name;
-    if v_now_ms - pg_sequence_last_value(v_net) < 600000 then
+    if abs(v_now_ms - pg_sequence_last_value(v_net)) < 600000 then
         return false;
     end if;
     perform setval(v_net, v_now_ms);

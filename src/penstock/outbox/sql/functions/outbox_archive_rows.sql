@@ -1,5 +1,5 @@
--- The one way out of the hot table: rows whose token matches (null matches a row without a lease)
--- move to the archive in a single statement.
+-- The one way out of the hot table: rows whose token matches move to the archive in a single
+-- statement. Only a delivery has tokens; what is cancelled or discarded has no lease.
 create or replace function app.outbox_archive_rows(
     p_seqs bigint[], p_tokens uuid[], p_state text
 ) returns integer
@@ -11,6 +11,14 @@ as $$
 declare
     v_count integer;
 begin
+    if p_tokens is null and p_state <> 'DELIVERED' then
+        p_tokens := array_fill(null::uuid, array[cardinality(p_seqs)]);
+    elsif cardinality(p_tokens) is distinct from cardinality(p_seqs)
+          or array_position(p_tokens, null) is not null then
+        raise exception using
+            errcode = 'PN201',
+            message = 'every row to finish needs the token of its claim';
+    end if;
     with gone as (
         delete from public.outbox o
         using unnest(p_seqs, p_tokens) as f (seq, token)

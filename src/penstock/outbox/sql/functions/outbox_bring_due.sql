@@ -6,6 +6,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 declare
+    v_now timestamptz := penstock.clock();
     v_floor timestamptz := penstock.time_floor('penstock.outbox_due');
     v_tids tid[];
 begin
@@ -14,17 +15,13 @@ begin
     end if;
     v_tids := array(
         select o.ctid from public.outbox o
-        where o.next_attempt_at > v_floor and o.next_attempt_at <= penstock.clock()
+        where o.next_attempt_at > v_floor and o.next_attempt_at <= v_now
         order by o.next_attempt_at
         limit 1000
         for update skip locked);
     update public.outbox o
     set pos = nextval('penstock.outbox_next'), next_attempt_at = null
     where o.ctid = any (v_tids);
-    perform penstock.raise_time_floor('penstock.outbox_due', (
-        select o.next_attempt_at from public.outbox o
-        where o.next_attempt_at > v_floor
-        order by o.next_attempt_at limit 1), interval '1 minute');
     return cardinality(v_tids);
 end
 $$;

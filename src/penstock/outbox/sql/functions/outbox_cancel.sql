@@ -11,7 +11,7 @@ begin
     if not found then
         return false;
     end if;
-    perform app.outbox_archive_rows(array[v_seq], array[null::uuid], 'CANCELLED');
+    perform app.outbox_archive_rows(array[v_seq], null, 'CANCELLED');
     perform audit.record('cancel', 'public.outbox', jsonb_build_object('id', p_id), p_reason);
     return true;
 end

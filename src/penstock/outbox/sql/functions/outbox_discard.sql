@@ -21,8 +21,7 @@ begin
     if v_seqs is null then
         return;
     end if;
-    perform app.outbox_archive_rows(
-        v_seqs, array_fill(null::uuid, array[cardinality(v_seqs)]), 'DISCARDED');
+    perform app.outbox_archive_rows(v_seqs, null, 'DISCARDED');
     return query
         select d.id, audit.record('discard', 'public.outbox', jsonb_build_object('id', d.id),
                                   p_reason, p_operator)

@@ -1,3 +1,5 @@
+-- `is not distinct from` keeps the planner on the key: by the token's index, each row would read all
+-- rows of its claim.
 create or replace function app.outbox_extend(p_seqs bigint[], p_tokens uuid[])
 returns table (seq bigint)
 language plpgsql security definer
@@ -14,7 +16,8 @@ begin
             update public.outbox o
             set lease_expires_at = penstock.clock() + make_interval(secs => v_lease_s)
             from unnest(p_seqs, p_tokens) as f (seq, token)
-            where o.seq = f.seq and o.processing_token = f.token
+            where o.seq = f.seq and f.token is not null
+              and o.processing_token is not distinct from f.token
             returning o.seq
         )
         select f.seq from unnest(p_seqs) as f (seq)

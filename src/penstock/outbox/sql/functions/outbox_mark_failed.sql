@@ -34,7 +34,8 @@ begin
                 then 'MAX_ATTEMPTS' else t.code end,
             error = t.error
         from told t
-        where o.seq = t.seq and o.processing_token = t.token
+        where o.seq = t.seq and t.token is not null
+          and o.processing_token is not distinct from t.token  -- see outbox_extend
         returning o.seq, o.id, t.token, o.lease_epoch, upper(t.verdict) as outcome, t.code, t.error
     ), kept as (
         insert into public.outbox_attempts

@@ -8,6 +8,7 @@ set enable_bitmapscan = off
 as $$
 declare
     v_max integer := (select c.max_attempts from penstock.queue_config c where c.queue = 'outbox');
+    v_now timestamptz := penstock.clock();
     v_floor timestamptz := penstock.time_floor('penstock.outbox_lease');
     v_count integer;
 begin
@@ -18,14 +19,14 @@ begin
         select o.ctid, o.processing_token as token
         from public.outbox o
         where o.processing_token is not null
-          and o.lease_expires_at > v_floor and o.lease_expires_at <= penstock.clock()
+          and o.lease_expires_at > v_floor and o.lease_expires_at <= v_now
         order by o.lease_expires_at
         limit 1000
         for update skip locked
     ), back as (
         update public.outbox o
         set pos = case when o.attempts < v_max then nextval('penstock.outbox_next') end,
-            dead_at = case when o.attempts >= v_max then penstock.clock() end,
+            dead_at = case when o.attempts >= v_max then v_now end,
             processing_token = null, lease_owner = null, lease_expires_at = null,
             error_code = case when o.attempts >= v_max then 'ZOMBIE_LIMIT' else 'ZOMBIE' end,
             error = 'the worker died or lost its lease'
@@ -37,10 +38,6 @@ begin
         (seq, event_id, lease_token, lease_epoch, outcome, error_code)
     select b.seq, b.id, b.token, b.lease_epoch, 'ZOMBIE', 'ZOMBIE' from back b;
     get diagnostics v_count = row_count;
-    perform penstock.raise_time_floor('penstock.outbox_lease', (
-        select o.lease_expires_at from public.outbox o
-        where o.processing_token is not null and o.lease_expires_at > v_floor
-        order by o.lease_expires_at limit 1), interval '1 second');
     return v_count;
 end
 $$;

@@ -1,3 +1,5 @@
+-- `is not distinct from` keeps the planner on the key: by the token's index, each row would read all
+-- rows of its claim.
 create or replace function app.outbox_release(p_seqs bigint[], p_tokens uuid[]) returns integer
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -13,7 +15,8 @@ begin
             processing_token = null, lease_owner = null, lease_expires_at = null,
             attempts = o.attempts - 1
         from unnest(p_seqs, p_tokens) as f (seq, token)
-        where o.seq = f.seq and o.processing_token = f.token
+        where o.seq = f.seq and f.token is not null
+          and o.processing_token is not distinct from f.token
         returning o.seq, o.id, f.token, o.lease_epoch
     )
     insert into public.outbox_attempts (seq, event_id, lease_token, lease_epoch, outcome)

@@ -10,22 +10,33 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 declare
-    v_net boolean;
+    v_net boolean := false;
+    v_sweep boolean;
     v_lo bigint;
     v_hi bigint;
 begin
     reaped := 0; due := 0; swept := 0;
-    if not p_now and penstock.milliseconds(clock_timestamp())
-                     - pg_sequence_last_value('penstock.outbox_swept') < 500 then
+    -- Watermark and floors are sequences, which no abort takes back. So they rise first, by what is
+    -- committed, and not in a transaction that sees changes of its own.
+    if pg_current_xact_id_if_assigned() is not null
+       or (not p_now and abs(penstock.milliseconds(clock_timestamp())
+                             - pg_sequence_last_value('penstock.outbox_swept')) < 500) then
         return next;
         return;
     end if;
-    v_net := penstock.net_due('outbox');
+    perform app.outbox_raise_floors();
+    select s.lo, s.hi into v_lo, v_hi from penstock.begin_sweep('outbox') s;
+    v_sweep := found;
+    if v_sweep then
+        v_net := penstock.net_due('outbox');
+        v_lo := case when v_net then -1 else v_lo end;
+        perform penstock.end_sweep('outbox', (
+            select o.pos from public.outbox o
+            where o.pos > v_lo and o.pos <= v_hi order by o.pos limit 1));
+    end if;
     reaped := app.outbox_reap(v_net);
     due := app.outbox_bring_due(v_net);
-    select s.lo, s.hi into v_lo, v_hi from penstock.begin_sweep('outbox') s;
-    if found then
-        v_lo := case when v_net then -1 else v_lo end;
+    if v_sweep then
         with late as (
             select o.ctid from public.outbox o
             where o.pos > v_lo and o.pos <= v_hi
@@ -34,18 +45,12 @@ begin
         update public.outbox o set pos = nextval('penstock.outbox_next')
         where o.ctid = any (array(select l.ctid from late l));
         get diagnostics swept = row_count;
-        perform penstock.end_sweep('outbox', (
-            select o.pos from public.outbox o
-            where o.pos > v_lo and o.pos <= v_hi order by o.pos limit 1));
     end if;
-    perform penstock.raise_watermark('outbox', (
-        select o.pos from public.outbox o
-        where o.pos > pg_sequence_last_value('penstock.outbox_wm') order by o.pos limit 1));
     return next;
 end
 $$;
 
 comment on function app.outbox_tend(boolean) is
-    'Reap, bring back due rows, sweep late commits, raise the watermark; safe at any time.';
+    'Raise the watermark, reap, bring back due rows, sweep late commits; safe at any time.';
 revoke all on function app.outbox_tend(boolean) from public;
 grant execute on function app.outbox_tend(boolean) to penstock_outbox_executor;

@@ -1,0 +1,30 @@
+-- What a plain snapshot shows holds each floor down: a row under claim is still ready to it, one that
+-- is being reaped or brought back is still leased or waiting.
+create or replace function app.outbox_raise_floors() returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+declare
+    v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
+    v_due timestamptz := penstock.time_floor('penstock.outbox_due');
+    v_lease timestamptz := penstock.time_floor('penstock.outbox_lease');
+begin
+    perform penstock.raise_watermark('outbox', (
+        select o.pos from public.outbox o where o.pos > v_wm order by o.pos limit 1));
+    perform penstock.raise_time_floor('penstock.outbox_due', (
+        select o.next_attempt_at from public.outbox o
+        where o.next_attempt_at > v_due
+        order by o.next_attempt_at limit 1), interval '1 minute');
+    perform penstock.raise_time_floor('penstock.outbox_lease', (
+        select o.lease_expires_at from public.outbox o
+        where o.processing_token is not null and o.lease_expires_at > v_lease
+        order by o.lease_expires_at limit 1), interval '1 second');
+end
+$$;
+
+comment on function app.outbox_raise_floors() is
+    'Move the watermark and the time floors up to just below what is still there.';
+revoke all on function app.outbox_raise_floors() from public;

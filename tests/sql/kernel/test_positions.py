@@ -1,0 +1,125 @@
+"""create_position, raise_watermark, begin_sweep, end_sweep: the rules one by one."""
+
+import asyncpg
+import pytest
+from tests.support.interleave import Stage
+
+MARKS = """
+select pg_sequence_last_value(watermark) as watermark, pg_sequence_last_value(floor) as floor,
+       pg_sequence_last_value(settled) as settled, pg_sequence_last_value(mark_pos) as mark
+from penstock.position where name = 'p'
+"""
+DUE = "select setval('penstock.p_swept', 0), setval('penstock.p_at', 0)"
+BEGIN = "select lo, hi from penstock.begin_sweep('p')"
+
+
+async def _position(conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+    await conn.execute("select penstock.create_position('p')")
+
+
+async def _marks(conn: "asyncpg.Connection[asyncpg.Record]") -> dict[str, int]:
+    row = await conn.fetchrow(MARKS)
+    assert row is not None
+    return dict(row)
+
+
+@pytest.mark.parametrize("name", ["", "P", "1a", "a-b", 'a"; drop', "a" * 42])
+async def test_a_position_has_a_plain_name(
+    conn: "asyncpg.Connection[asyncpg.Record]", name: str
+) -> None:
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await conn.execute("select penstock.create_position($1)", name)
+    assert refused.value.sqlstate == "PN005"
+
+
+async def test_creating_a_position_again_changes_nothing(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    await _position(conn)
+    await conn.execute("select setval('penstock.p_wm', 7)")
+    await _position(conn)
+    assert (await _marks(conn))["watermark"] == 7
+
+
+async def test_the_watermark_rises_to_below_the_lowest_ready_row_and_never_falls(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    await _position(conn)
+    await conn.execute("select setval('penstock.p_next', 20)")
+    for lowest, expected in ((5, 4), (3, 4), (10, 9), (None, 20), (15, 20)):
+        await conn.execute("select penstock.raise_watermark('p', $1)", lowest)
+        assert (await _marks(conn))["watermark"] == expected
+
+
+async def test_a_sweep_is_given_to_one_at_a_time_and_not_too_often(
+    database_url: str, conn: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await _position(conn)
+    async with Stage(database_url) as stage:
+        ann, bob = await stage.sessions("ann", "bob")
+        await ann.begin()
+        assert len(await ann.run(BEGIN)) == 1
+        await bob.run(DUE)
+        assert await bob.run(BEGIN) == [], "ann is still at it"
+        await ann.commit()
+        assert len(await bob.run(BEGIN)) == 1
+        assert await ann.run(BEGIN) == [], "bob has just swept"
+        await ann.run(DUE)
+        await ann.begin("repeatable read")
+        assert await ann.run(BEGIN) == [], "an old snapshot cannot tell who is open"
+
+
+async def test_a_clock_set_back_does_not_stop_the_sweeps(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    await _position(conn)
+    future = "select setval('penstock.p_swept', (extract(epoch from now()) * 1000)::bigint + $1)"
+    await conn.execute(future, 3_600_000)
+    assert len(await conn.fetch(BEGIN)) == 1
+    net = "select setval('penstock.p_net', (extract(epoch from now()) * 1000)::bigint + $1)"
+    await conn.execute(net, 3_600_000)
+    assert await conn.fetchval("select penstock.net_due('p')")
+
+
+async def test_a_mark_settles_only_when_all_that_were_open_have_ended(
+    database_url: str, conn: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await _position(conn)
+    await conn.execute("select setval('penstock.p_wm', 10)")
+    async with Stage(database_url) as stage:
+        writer, reader, sweeper = await stage.sessions("writer", "reader", "sweeper")
+        await reader.begin("repeatable read")
+        await reader.run("select count(*) from public.outbox")
+        await writer.begin()
+        await writer.run("select pg_current_xact_id()")
+        settled = []
+        for step in range(4):
+            if step == 3:
+                await writer.commit()
+            await sweeper.run(DUE)
+            await sweeper.run(BEGIN)
+            settled.append((await _marks(conn))["settled"])
+            await sweeper.run("select penstock.end_sweep('p', null)")
+        # The first sweep sets the mark; a reader does not hold it, the writer does.
+        assert settled == [0, 0, 0, 10]
+        assert (await _marks(conn))["floor"] == 10
+
+
+async def test_a_young_mark_does_not_settle(conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+    await _position(conn)
+    await conn.execute("select setval('penstock.p_wm', 10)")
+    for _ in range(3):
+        await conn.execute("select setval('penstock.p_swept', 0)")
+        await conn.fetch(BEGIN)
+    marks = await _marks(conn)
+    assert (marks["mark"], marks["settled"]) == (10, 0)
+
+
+async def test_the_floor_stays_below_a_row_that_is_left(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    await _position(conn)
+    await conn.execute("select setval('penstock.p_settled', 10)")
+    for lowest, expected in ((4, 3), (2, 3), (50, 10), (None, 10)):
+        await conn.execute("select penstock.end_sweep('p', $1)", lowest)
+        assert (await _marks(conn))["floor"] == expected

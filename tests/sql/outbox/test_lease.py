@@ -1,0 +1,148 @@
+"""outbox_extend, outbox_release, outbox_reap: how a lease is kept, given back and lost."""
+
+from datetime import timedelta
+
+import asyncpg
+from tests.support.outbox import SqlOutbox
+
+
+async def test_extending_keeps_a_lease_alive(conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    (event,) = await outbox.publish(1)
+    items = await outbox.claim()
+    for _ in range(3):
+        await outbox.advance(timedelta(seconds=20))
+        assert await outbox.extend(items) == []
+        assert (await outbox.tend())[0] == 0
+    assert await outbox.state(event) == "LEASED"
+    await outbox.advance(timedelta(seconds=31))
+    assert (await outbox.tend())[0] == 1
+
+
+async def test_extending_tells_which_leases_are_lost(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.publish(3)
+    items = await outbox.claim()
+    await outbox.finish(items[:1])
+    await outbox.release(items[1:2])
+    await outbox.claim()
+    assert sorted(await outbox.extend(items)) == sorted(item.seq for item in items[:2])
+
+
+async def test_a_release_does_not_count_as_an_attempt(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.policy(max_attempts=1)
+    await outbox.publish(1)
+    for epoch in (1, 2, 3):
+        items = await outbox.claim()
+        assert (items[0].attempts, items[0].epoch) == (1, epoch)
+        assert await outbox.release(items) == 1
+        assert await outbox.release(items) == 0
+    outcomes = await conn.fetch("select outcome from public.outbox_attempts")
+    assert [row["outcome"] for row in outcomes] == ["RELEASED"] * 3
+
+
+async def test_a_lease_that_ended_counts_as_an_attempt_and_in_the_end_kills(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.policy(max_attempts=2)
+    (event,) = await outbox.publish(1)
+    for state in ("READY", "DEAD"):
+        assert len(await outbox.claim()) == 1
+        await outbox.advance(timedelta(seconds=31))
+        assert (await outbox.tend())[0] == 1
+        assert await outbox.state(event) == state
+    assert await conn.fetchval("select error_code from public.outbox") == "ZOMBIE_LIMIT"
+    rows = await conn.fetch("select outcome from public.outbox_attempts order by lease_epoch")
+    assert [row["outcome"] for row in rows] == ["ZOMBIE", "ZOMBIE"]
+
+
+async def test_reaping_takes_only_what_has_expired(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.publish(1)
+    await outbox.claim()
+    await outbox.advance(timedelta(seconds=20))
+    await outbox.publish(1)
+    (young,) = await outbox.claim()
+    await outbox.advance(timedelta(seconds=15))
+    assert (await outbox.tend())[0] == 1
+    assert await outbox.state(young.id) == "LEASED"
+
+
+async def test_a_lease_is_reaped_after_the_database_clock_was_set_back(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.publish(1)
+    await outbox.finish(await outbox.claim())
+    await outbox.advance(timedelta(seconds=60))
+    await outbox.tend()
+    await outbox.advance(-timedelta(hours=1))
+    (event,) = await outbox.publish(1)
+    assert len(await outbox.claim()) == 1
+    await outbox.advance(timedelta(seconds=31))
+    assert (await outbox.tend())[0] == 1
+    assert await outbox.state(event) == "READY"
+
+
+async def test_a_retry_comes_back_after_the_database_clock_was_set_back(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.advance(timedelta(hours=1))
+    await outbox.tend()
+    await outbox.advance(-timedelta(hours=1))
+    await outbox.publish(1)
+    await outbox.fail(await outbox.claim(), delay_s=5)
+    await outbox.advance(timedelta(seconds=6))
+    assert (await outbox.tend())[1] == 1
+
+
+async def test_what_housekeeping_found_and_an_abort_undid_is_found_again(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    """Floors are sequences: they stay where they are when the transaction is undone."""
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.publish(2)
+    waiting, leased = await outbox.claim()
+    await outbox.fail([waiting], delay_s=0)
+    await outbox.advance(timedelta(minutes=10))
+    for _ in range(2):
+        transaction = conn.transaction()
+        await transaction.start()
+        assert await outbox.tend() == (1, 1, 0)
+        await transaction.rollback()
+    assert await outbox.tend() == (1, 1, 0)
+    assert {item.seq for item in await outbox.claim()} == {waiting.seq, leased.seq}
+
+
+async def test_housekeeping_twice_in_one_undone_transaction_loses_nothing(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.publish(2)
+    waiting, _ = await outbox.claim()
+    await outbox.fail([waiting], delay_s=0)
+    await outbox.advance(timedelta(minutes=10))
+    transaction = conn.transaction()
+    await transaction.start()
+    assert await outbox.tend() == (1, 1, 0)
+    assert len(await outbox.claim()) == 2
+    assert await outbox.tend() == (0, 0, 0)
+    await transaction.rollback()
+    assert (await outbox.tend())[:2] == (1, 1)
+    assert len(await outbox.claim()) == 2

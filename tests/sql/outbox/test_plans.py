@@ -1,0 +1,135 @@
+"""Plans decide: every hot statement goes by its index, and reads no more than it needs.
+
+The statements run inside functions, so the server's own auto_explain reports their plans, with what
+each node really read.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.support.outbox import SqlOutbox
+
+ROWS = 50_000
+EXPLAIN = """
+load 'auto_explain';
+set auto_explain.log_min_duration = 0;
+set auto_explain.log_nested_statements = on;
+set auto_explain.log_analyze = on;
+set auto_explain.log_buffers = on;
+set auto_explain.log_format = json;
+set client_min_messages = log;
+"""
+# Ready, waiting (an hour ahead) and leased (not over) rows, fifty thousand of each kind. The leased
+# ones have tokens of their own, which makes the token's index look better than it is.
+_COLUMNS = "insert into public.outbox (id, topic, payload, created_at"
+_VALUES = "select gen_random_uuid(), 't', '{}', now()"
+_SERIES = f"from generate_series(1, {ROWS});"
+FILL = f"""
+{_COLUMNS}) {_VALUES} {_SERIES}
+{_COLUMNS}, pos, next_attempt_at) {_VALUES}, null, now() + interval '1 hour' {_SERIES}
+{_COLUMNS}, pos, processing_token, lease_expires_at)
+{_VALUES}, null, gen_random_uuid(), now() + interval '1 hour' {_SERIES}
+"""
+
+
+class Plans:
+    """Collects the plans of what runs on a connection."""
+
+    def __init__(self, conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+        self._conn = conn
+        self._seen: list[dict[str, Any]] = []
+        conn.add_log_listener(self._hear)
+
+    def _hear(self, _: object, message: Any) -> None:
+        text = str(message.message)
+        if "plan:" in text:
+            self._seen.append(json.loads(text.partition("plan:")[2]))
+
+    async def of(self, query: str, *args: object) -> list[dict[str, Any]]:
+        """The nodes over the hot table that a statement and all below it ran."""
+        self._seen.clear()
+        await self._conn.execute(EXPLAIN)
+        await self._conn.fetch(query, *args)
+        await self._conn.execute("set auto_explain.log_min_duration = -1")
+        return [node for plan in self._seen for node in _nodes(plan["Plan"])]
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if plan.get("Relation Name") == "outbox" and "Scan" in plan["Node Type"]:
+        yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _read(node: dict[str, Any]) -> float:
+    removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    return float((node["Actual Rows"] + removed) * node["Actual Loops"])
+
+
+@pytest.fixture
+async def full(conn: "asyncpg.Connection[asyncpg.Record]") -> "asyncpg.Connection[asyncpg.Record]":
+    await conn.execute(FILL)
+    await conn.execute("analyze public.outbox")
+    outbox = SqlOutbox(conn)
+    await outbox.tend(sweep=True)  # the first one is the net, from zero
+    return conn
+
+
+async def test_claim_reads_only_what_it_takes(
+    full: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    for analysed in (True, False):
+        if not analysed:
+            await full.execute(
+                "delete from pg_statistic where starelid = 'public.outbox'::regclass"
+            )
+        nodes = await Plans(full).of("select * from app.outbox_claim(500, gen_random_uuid())")
+        picks = [node for node in nodes if node.get("Index Name") == "idx_outbox_claimable"]
+        assert [_read(node) for node in picks] == [500]
+        others = {node["Node Type"] for node in nodes if node not in picks}
+        assert others == {"Tid Scan", "Index Only Scan"}
+        assert max(_read(node) for node in nodes) == 500
+
+
+async def test_ending_attempts_goes_by_the_key(
+    full: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(full)
+    plans = Plans(full)
+    for query, ids in (
+        ("select app.outbox_extend($1, $2)", False),
+        ("select app.outbox_release($1, $2)", False),
+        ("select app.outbox_finish($1, $3, $2)", True),
+        (
+            "select app.outbox_mark_failed($1, $3, $2, array_fill('retry'::text, array[200]),"
+            " array_fill(60::float, array[200]), null, null)",
+            True,
+        ),
+    ):
+        items = await outbox.claim(200)
+        keys: list[object] = [[item.seq for item in items], [item.token for item in items]]
+        nodes = await plans.of(query, *keys, *([[item.id for item in items]] if ids else []))
+        assert {node.get("Index Name") for node in nodes} == {"outbox_pkey"}, query
+        assert sum(_read(node) for node in nodes) == 200, query
+
+
+async def test_looking_for_what_has_come_due_reads_nothing_that_has_not(
+    full: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    plans = Plans(full)
+    for query, index in (
+        ("select app.outbox_reap()", "outbox_lease_end"),
+        ("select app.outbox_bring_due()", "outbox_due"),
+        ("select app.outbox_ready()", "idx_outbox_claimable"),
+    ):
+        nodes = await plans.of(query)
+        assert index in {node.get("Index Name") for node in nodes}
+        assert "Seq Scan" not in {node["Node Type"] for node in nodes}
+        assert sum(_read(node) for node in nodes) <= 1, query
+    await full.execute("select setval('penstock.outbox_swept', 0)")
+    nodes = await plans.of("select * from app.outbox_tend()")
+    assert "Seq Scan" not in {node["Node Type"] for node in nodes}
+    assert sum(_read(node) for node in nodes) <= 10

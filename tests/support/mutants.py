@@ -1,0 +1,53 @@
+"""Broken versions of the position functions. A test that does not notice them proves nothing."""
+
+_END = """
+create or replace function penstock.end_sweep(p_name text, p_lowest_left bigint) returns void
+language plpgsql as $$
+declare p penstock.position;
+begin
+    select * into p from penstock.position where name = p_name;
+    perform setval(p.floor, greatest(pg_sequence_last_value(p.floor), {target}));
+end $$;
+"""
+
+# The floor follows the watermark at once, as if nobody could still be about to commit below it.
+FLOOR_FOLLOWS_WATERMARK = _END.format(
+    target="least(pg_sequence_last_value(p.watermark),"
+    " coalesce(p_lowest_left - 1, pg_sequence_last_value(p.watermark)))"
+)
+# The floor passes rows that the sweep had to leave because somebody held them.
+FLOOR_PASSES_LOCKED = _END.format(target="pg_sequence_last_value(p.settled)")
+# Whether the mark has settled is asked after looking for rows instead of before.
+SETTLES_TOO_LATE = _END.format(
+    target="""case
+        when pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+             >= pg_sequence_last_value(p.mark_xid)
+        then least(pg_sequence_last_value(p.mark_pos),
+                   coalesce(p_lowest_left - 1, pg_sequence_last_value(p.mark_pos)))
+        else 0 end"""
+)
+# The watermark passes rows under claim.
+WATERMARK_PASSES_CLAIMED = """
+create or replace function penstock.raise_watermark(p_name text, p_lowest bigint) returns void
+language sql as $$
+    select setval(p.watermark, pg_sequence_last_value(p.next_pos))
+    from penstock.position p where p.name = p_name
+$$;
+"""
+# No sweep at all: what commits late is never looked for.
+NO_SWEEP = """
+create or replace function penstock.begin_sweep(p_name text)
+returns table (lo bigint, hi bigint) language sql as $$ select 1, 2 where false $$;
+"""
+# A row that comes back keeps a low position of its own instead of a new, higher one.
+RETURNS_LOW = """
+create or replace function app.outbox_bring_due(p_from_zero boolean default false) returns integer
+language plpgsql as $$
+declare v_count integer;
+begin
+    update public.outbox set pos = seq, next_attempt_at = null
+    where next_attempt_at <= penstock.clock();
+    get diagnostics v_count = row_count;
+    return v_count;
+end $$;
+"""
