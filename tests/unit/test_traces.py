@@ -105,3 +105,7 @@ def test_without_opentelemetry_nothing_happens(monkeypatch: pytest.MonkeyPatch) 
     with traces.handling("outbox", item({"traceparent": PARENT})) as span:
         span.end(DONE)
     assert traces.capture() == {}
+
+
+def test_opentelemetry_that_nobody_set_up_costs_no_spans() -> None:
+    assert not Traces().active

@@ -51,27 +51,29 @@ class _Span:
 
 
 class Traces:
-    """Opens spans; without OpenTelemetry it costs one attribute look-up per item."""
+    """Opens spans; where nobody set up OpenTelemetry it costs one look-up per item."""
 
     def __init__(self, provider: Any = None) -> None:
         self._trace = _opentelemetry()
         self._provider = provider
 
-    @property
+    @cached_property
     def active(self) -> bool:
-        """Whether spans are opened at all."""
-        return self._trace is not None
+        """Whether spans go anywhere: OpenTelemetry is installed and somebody has set it up."""
+        if self._trace is None:
+            return False
+        if self._provider is not None:
+            return True
+        return not isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider)
 
     @cached_property
     def _tracer(self) -> Any:
-        if self._trace is None:
-            return None
         return self._trace.get_tracer("penstock", tracer_provider=self._provider)
 
     @contextmanager
     def handling(self, queue: str, item: Item) -> Iterator[Handling]:
         """A span around the handler of one item, linked to the trace that published it."""
-        if self._tracer is None or not self._active:
+        if not self.active:
             yield _Inert()
             return
         with self._tracer.start_as_current_span(
