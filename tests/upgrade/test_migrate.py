@@ -10,7 +10,7 @@ import pytest
 from tests.support.database import empty_database, own_cluster, server_binaries
 from tests.support.schema import dump, gadget, kernel, penstock, records, releases
 
-from penstock.kernel.errors import NotPermitted, PostgresFailed
+from penstock.kernel.errors import NotPermitted, PostgresFailed, WrongUsage
 from penstock.kernel.schema import ROLES, migrate, select_products
 from penstock.kernel.schema.session import Session
 from penstock.kernel.schema.verify import verify
@@ -171,6 +171,8 @@ async def test_without_roles_the_login_owns_everything(fresh_cluster: Cluster) -
         assert report.roles_created == ()
         assert await verify(url) == ()
         assert not (await migrate(url, roles=False)).changed
+        with pytest.raises(WrongUsage, match="without our roles"):
+            await migrate(url)
         conn: Session = await asyncpg.connect(url)
         try:
             owner = await conn.fetchval(

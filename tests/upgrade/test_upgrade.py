@@ -11,6 +11,7 @@ from tests.support.schema import dump, gadget, kernel, records, releases
 from penstock.kernel import failpoints
 from penstock.kernel.errors import SchemaMissing, SchemaTooNew
 from penstock.kernel.schema import check_schema, migrate
+from penstock.kernel.schema import session as schema_session
 from penstock.kernel.schema.session import Session
 from penstock.kernel.schema.verify import verify
 from penstock.postgres import Cluster
@@ -89,6 +90,36 @@ async def test_an_invalid_index_of_a_broken_build_is_replaced(empty_url: str) ->
 async def test_an_index_build_does_not_wait_for_the_lock_holder(empty_url: str) -> None:
     await migrate(empty_url, products=releases("first"))
     await asyncio.wait_for(migrate(empty_url, products=releases("second")), 20)
+
+
+async def test_an_upgrade_gives_way_to_traffic_and_comes_back(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that does not come soon is given up, so that readers do not queue behind it."""
+    monkeypatch.setattr(schema_session, "PATIENCE", "set local lock_timeout = '50ms'")
+    await migrate(empty_url, products=releases("first"))
+    reader: Session = await asyncpg.connect(empty_url)
+    told: list[str] = []
+    gave_way = asyncio.Event()
+
+    def progress(text: str) -> None:
+        told.append(text)
+        if text.startswith("waiting for a lock"):
+            gave_way.set()
+
+    try:
+        transaction = reader.transaction()
+        await transaction.start()
+        await reader.execute("select count(*) from gadget.part")
+        running = asyncio.create_task(
+            migrate(empty_url, products=releases("third"), progress=progress)
+        )
+        await asyncio.wait_for(gave_way.wait(), 10)
+        await transaction.rollback()
+        await asyncio.wait_for(running, 20)
+    finally:
+        await reader.close()
+    assert await verify(empty_url, products=releases("third")) == ()
 
 
 async def test_code_runs_on_its_own_schema_and_the_next(empty_url: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import asyncpg
 
 from penstock.kernel.database import translate, translated
-from penstock.kernel.errors import MigrationFailed
+from penstock.kernel.errors import MigrationFailed, NotPermitted, WrongUsage
 from penstock.kernel.failpoints import failpoint
 from penstock.kernel.schema import apply, snapshot
 from penstock.kernel.schema.concurrent import run_outside
@@ -22,7 +22,7 @@ from penstock.kernel.schema.plan import (
 )
 from penstock.kernel.schema.prerequisites import prerequisites
 from penstock.kernel.schema.products import available_products, select_products
-from penstock.kernel.schema.roles import ROLES, ensure_roles, existing_roles
+from penstock.kernel.schema.roles import OWNER, ROLES, ensure_roles, existing_roles
 from penstock.kernel.schema.session import Session, locked, session
 from penstock.kernel.sqlfiles import BASELINE, REAPPLIED, STAGES, Migration, Product
 
@@ -32,8 +32,27 @@ _COLLISIONS = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
 )
+# What our own SQL says more plainly than "migration failed": a missing extra.
+_PASSED_ON = frozenset({"PN004"})
 # Objects that applying the definitions again brings back; data-bearing ones are only reported.
 _REPAIRED = frozenset({"function", "view", "trigger", "policy", "schema"})
+
+_OWNER_OF_RECORDS = """
+select pg_catalog.pg_get_userbyid(c.relowner)::text
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = 'penstock' and c.relname = 'migration'
+"""
+# The login cannot yet act as the owner, or a host's roles have not joined our groups.
+_ROLES_INCOMPLETE = """
+select not case when current_setting('server_version_num')::integer < 160000
+                then pg_catalog.pg_has_role('penstock_owner', 'member')
+                else pg_catalog.pg_has_role('penstock_owner', 'set')
+                     and pg_catalog.pg_has_role('penstock_owner', 'usage') end
+    or exists (select from pg_catalog.pg_roles r
+               where r.rolname in ('authenticated', 'service_role')
+                 and not pg_catalog.pg_has_role(r.oid, 'penstock_intake_ingest', 'member'))
+"""
 
 Progress = Callable[[str], None]
 
@@ -85,6 +104,7 @@ class _Run:
 
     async def dry(self) -> _Reports:
         """Say what would be done; change nothing."""
+        await self._refuse_other_mode()
         async with self.conn.transaction(readonly=True):
             await self.conn.execute("set local search_path = pg_catalog, pg_temp")
             missing = await self._missing_roles()
@@ -94,7 +114,10 @@ class _Run:
     async def migrate(self) -> _Reports:
         """Do what is to be done, product by product."""
         created: tuple[str, ...] = ()
-        if await self._missing_roles() or await self._cannot_become_owner():
+        await self._refuse_other_mode()
+        if self.roles and (
+            await self._missing_roles() or await self.conn.fetchval(_ROLES_INCOMPLETE)
+        ):
             created = await ensure_roles(self.conn)
         reports = [_report(await self._bring(product)) for product in self.products]
         return tuple(reports), created
@@ -105,14 +128,15 @@ class _Run:
         existing = await existing_roles(self.conn)
         return tuple(role for role in ROLES if role not in existing)
 
-    async def _cannot_become_owner(self) -> bool:
-        if not self.roles:
-            return False
-        return not await self.conn.fetchval(
-            "select pg_catalog.pg_has_role('penstock_owner', 'member') and (select count(*) = 0 "
-            "from pg_catalog.pg_roles r where r.rolname in ('authenticated', 'service_role') "
-            "and not pg_catalog.pg_has_role(r.oid, 'penstock_intake_ingest', 'member'))"
-        )
+    async def _refuse_other_mode(self) -> None:
+        """Whether roles are ours to manage is decided by the first installation."""
+        owner = await self.conn.fetchval(_OWNER_OF_RECORDS)
+        if owner is not None and (owner == OWNER) != self.roles:
+            was, option = ("with", "without") if owner == OWNER else ("without", "with")
+            raise WrongUsage(
+                f"this database was installed {was} our roles: its objects belong to {owner}",
+                todo=f"run `penstock migrate` {option} the option --no-roles.",
+            )
 
     async def _plan(self, product: Product) -> Plan:
         """What to do for a product, judged inside the current transaction."""
@@ -257,12 +281,14 @@ async def record_baseline(conn: Session, product: Product) -> None:
 
 def _failure(step: apply.Step, error: asyncpg.PostgresError) -> Exception:
     ours = translate(error)
-    if ours is not None and not isinstance(ours, MigrationFailed) and ours.code == "PN007":
+    if isinstance(ours, NotPermitted):
         ours.what = f"{step.label}: {ours.what}"
         ours.todo = (
             "migrate as the owner of the database (a login with CREATEROLE), or let an "
             "administrator run the script of `penstock schema print`."
         )
+        return ours
+    if ours is not None and ours.code in _PASSED_ON:
         return ours
     detail = f" ({error.detail})" if error.detail else ""
     return MigrationFailed(f"{step.label}: {error.message}{detail}")
