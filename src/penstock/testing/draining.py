@@ -26,6 +26,8 @@ from penstock.outbox.topics import Topic
 
 T = TypeVar("T")
 CLAIM = 200
+# Inside a transaction with changes of its own the queues do no housekeeping; here it is wanted.
+_BRING_BACK = {"outbox": "select app.outbox_reap(true) + app.outbox_bring_due(true) as count"}
 _COUNTED_AS = {Done: "finished", Retry: "retried", Reject: "rejected", Unknown: "held"}
 _PUBLISHED = (
     "select id::text, topic, payload::text, headers::text, created_at, ordering_key,"
@@ -47,10 +49,11 @@ async def drain(
         async with ps:
             return await ps.work(only=only, until_idle=True)
     counts: Counter[str] = Counter()
+    borrowed = _Borrowed(conn)
     with ThreadPoolExecutor(1) as threads:
         lending = Lending(
             settings=ps.settings,
-            database=_Borrowed(conn),
+            database=borrowed,
             resources=ps.resources,
             events=ps.events,
             threads=lambda: threads,
@@ -61,7 +64,7 @@ async def drain(
             for part in parts:
                 assignment = await part.assignment(lending)
                 if assignment is not None:
-                    await _drain(assignment, adapt(conn), counts)
+                    await _drain(assignment, borrowed, counts)
     return WorkReport.of(counts)
 
 
@@ -70,13 +73,18 @@ class _Borrowed(Database):
 
     def __init__(self, conn: AsyncConn) -> None:
         super().__init__("postgresql:///borrowed", size=1)
+        self.refused: WrongUsage | None = None
         self._conn = conn
+
+    def face(self) -> Connection:
+        """The user's connection, behind the one face of all drivers."""
+        return adapt(self._conn)
 
     @asynccontextmanager
     async def connection(self, *, timeout_s: float = 10.0) -> AsyncIterator[PooledConnection]:
-        """The user's connection, behind the one face of all drivers."""
+        """The user's connection in the place of a pooled one."""
         del timeout_s
-        yield cast(PooledConnection, adapt(self._conn))
+        yield cast(PooledConnection, self.face())
 
     @asynccontextmanager
     async def transaction(self, *, timeout_s: float = 10.0) -> AsyncIterator[PooledConnection]:
@@ -84,20 +92,26 @@ class _Borrowed(Database):
         del timeout_s
         raw: Any = self._conn.connection if isinstance(self._conn, Tx) else self._conn
         if not hasattr(raw, "is_in_transaction"):
-            raise WrongUsage(
+            self.refused = WrongUsage(
                 "a handler that asks for tx can be drained on an asyncpg connection only",
                 todo="pass asyncpg's connection, or drain without conn after a commit.",
             )
+            raise self.refused
         async with raw.transaction():
             yield raw
 
 
-async def _drain(assignment: Assignment, conn: Connection, counts: "Counter[str]") -> None:
+async def _drain(assignment: Assignment, borrowed: _Borrowed, counts: "Counter[str]") -> None:
     queue, owner = assignment.queue, uuid7()
+    conn = borrowed.face()
+    if queue.name in _BRING_BACK:
+        await conn.fetch(_BRING_BACK[queue.name])
     while items := await queue.claim(conn, limit=CLAIM, owner=owner):
         counts["claimed"] += len(items)
         for handler, group in _groups(assignment, items):
             answers = await handler.handle(group)
+            if borrowed.refused is not None:  # a handler's answer would hide it as a Retry
+                raise borrowed.refused
             outcomes = _outcomes(group, answers, counts)
             refused = await queue.finish(conn, outcomes) if outcomes else ()
             counts["stale"] += len(refused)
