@@ -121,6 +121,18 @@ def test_doctor_on_an_empty_database_names_the_missing_schema(
     assert {"dead letters", "budget"} <= {one["check"] for one in ran.document["skipped"]}
 
 
+@pytest.mark.parametrize("where", ["gone", "empty"])
+def test_doctor_looks_at_the_ledger_where_one_is_named(
+    cli: Cli, empty_url: str, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    gone = "postgres://app:hunter2@127.0.0.1:1/none"
+    monkeypatch.setenv("PENSTOCK_LEDGER_URL", gone if where == "gone" else empty_url)
+    ran = cli("doctor", "--json")
+    (found,) = [one for one in ran.document["findings"] if one["check"] == "ledger"]
+    assert "ledger database" in found["finding"]
+    assert "hunter2" not in ran.out
+
+
 def test_a_server_that_is_not_there_gives_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     cli = make_cli(capsys, "--database", "postgres://nobody:hunter2@127.0.0.1:1/none")
     for command in ("stats", "doctor"):

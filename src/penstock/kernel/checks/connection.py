@@ -7,6 +7,9 @@ import asyncpg
 
 from penstock.kernel.checks.examination import Check, Examination, Finding
 from penstock.kernel.database import CONNECTION_ERRORS, call, is_pooler
+from penstock.kernel.errors import SchemaMissing, SchemaTooNew
+from penstock.kernel.schema import LEDGER, check_schema, select_products
+from penstock.kernel.secrets import mask_text
 from penstock.kernel.settings import Settings
 
 LISTEN_WAIT_S = 2.0
@@ -99,6 +102,25 @@ async def _budget(exam: Examination) -> list[Finding]:
     return found
 
 
+async def _ledger(exam: Examination) -> list[Finding]:
+    """The second database, where one is named: reachable, and with a schema that fits."""
+    if exam.settings.ledger_url is None:
+        return []
+    try:
+        conn = await asyncpg.connect(exam.settings.require_ledger(), timeout=5)
+    except (asyncpg.PostgresError, *CONNECTION_ERRORS) as error:
+        text = f"the ledger database is not reachable: {mask_text(str(error))}"
+        remedy = "reservations wait meanwhile; check PENSTOCK_LEDGER_URL and that server"
+        return [Finding("ledger", "error", text, remedy)]
+    try:
+        await check_schema(conn, select_products(LEDGER))
+    except (SchemaMissing, SchemaTooNew) as error:
+        return [Finding("ledger", "error", f"in the ledger database, {error.what}", error.todo)]
+    finally:
+        await conn.close()
+    return []
+
+
 def connections_per_worker(settings: Settings) -> int:
     """Most connections one worker process opens."""
     return settings.pool_size + EXTRA_CONNECTIONS
@@ -107,5 +129,6 @@ def connections_per_worker(settings: Settings) -> int:
 CONNECTION_CHECKS = (
     Check("pooler", _pooler),
     Check("listen", _listen),
+    Check("ledger", _ledger),
     Check("budget", _budget, needs_schema=True),
 )
