@@ -15,6 +15,7 @@ from penstock.kernel.settings import Settings
 LISTEN_WAIT_S = 2.0
 # One connection of its own for LISTEN and one for extending leases, besides the pool.
 EXTRA_CONNECTIONS = 2
+REFUSALS: tuple[type[Exception], ...] = (asyncpg.PostgresError, *CONNECTION_ERRORS)
 
 _BUDGET = """
 select current_setting('max_connections')::int
@@ -108,7 +109,7 @@ async def _ledger(exam: Examination) -> list[Finding]:
         return []
     try:
         conn = await asyncpg.connect(exam.settings.require_ledger(), timeout=5)
-    except (asyncpg.PostgresError, *CONNECTION_ERRORS) as error:
+    except REFUSALS as error:
         text = f"the ledger database is not reachable: {mask_text(str(error))}"
         remedy = "reservations wait meanwhile; check PENSTOCK_LEDGER_URL and that server"
         return [Finding("ledger", "error", text, remedy)]
