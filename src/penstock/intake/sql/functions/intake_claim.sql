@@ -1,7 +1,9 @@
 -- Reads, leases and fences in one statement. The fence is a write-ahead: commit_started_at stands
 -- before the ledger is called, so that nobody offers a resource again whose commit may have
 -- happened. It is not set where something comes before the commit (validation), or nothing follows
--- (no config, attempts used up, hold over).
+-- (no config, attempts used up, hold over). Here and in the other verbs of the bridge the status is
+-- compared as text: as an enum it invites the index over all reserved slots, which stale statistics
+-- say is empty.
 create or replace function public.intake_claim(p_limit int default null, p_lease_s int default null)
 returns table (
     msg_id bigint, read_ct int, enqueued_at timestamptz, vt timestamptz, message jsonb,
@@ -57,7 +59,7 @@ begin
             set commit_started_at = v_now
             from joined j
             where s.id = j.resource_id and s.reservation_id = j.slot_reservation
-              and s.status = 'RESERVED' and s.commit_started_at is null
+              and s.status::text = 'RESERVED' and s.commit_started_at is null
               and j.ours and j.configured and not j.exhausted and not j.over
               and (j.validation_webhook_url is null or s.validated_at is not null)
             returning s.id

@@ -22,7 +22,7 @@ begin
         set status = 'CONSUMED', consumed_at = penstock.clock(),
             commit_started_at = coalesce(s.commit_started_at, penstock.clock())
         from asked a
-        where s.id = a.id and s.reservation_id = a.reservation_id and s.status = 'RESERVED'
+        where s.id = a.id and s.reservation_id = a.reservation_id and s.status::text = 'RESERVED'
         returning s.id
     ), answered as (
         select a.msg_id, a.reservation_id, a.id,

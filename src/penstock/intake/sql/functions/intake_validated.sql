@@ -11,7 +11,7 @@ as $$
         commit_started_at = coalesce(s.commit_started_at, penstock.clock())
     from (select * from unnest(p_resource_ids, p_reservation_ids) as a (id, reservation_id)
           order by a.id) a
-    where s.id = a.id and s.reservation_id = a.reservation_id and s.status = 'RESERVED'
+    where s.id = a.id and s.reservation_id = a.reservation_id and s.status::text = 'RESERVED'
       and (s.commit_started_at is not null or s.hold_expires_at is null
            or s.hold_expires_at > penstock.clock())
     returning s.id
