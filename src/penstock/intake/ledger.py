@@ -31,6 +31,10 @@ _TICKET = (
 )
 
 
+class LedgerAway(Exception):
+    """The ledger does not answer, or none is named: nothing is known, and nothing is lost."""
+
+
 class Ledger:
     """Calls to the ledger database, with a memory of whether it answers."""
 
@@ -47,6 +51,11 @@ class Ledger:
         self._delays = Backoff(base_s=0.2, cap_s=1.0).delays_s()
 
     @property
+    def is_named(self) -> bool:
+        """Whether there is a ledger at all; pools that commit by webhook need none."""
+        return self._database is not None
+
+    @property
     def is_down(self) -> bool:
         """Whether the last call met no answer."""
         return self._down_since is not None
@@ -60,14 +69,15 @@ class Ledger:
         try:
             async with self._connection() as conn:
                 await call(conn, "select 1")
-        except DatabaseUnreachable:
+        except LedgerAway:
             return False
         return True
 
     async def finalize(self, payloads: Sequence[str], function: str) -> list[str]:
         """Confirm reservations; per payload confirmed, already, conflict, cancelled or invalid.
 
-        Raises FunctionNotAllowed for a function that is not on the list.
+        Raises FunctionNotAllowed for a function that is not on the list, LedgerAway, and what the
+        database says; a function of one's own is called once per payload.
         """
         if function not in self._functions:
             raise FunctionNotAllowed(f"{function!r} is not on the list of commit functions")
@@ -111,7 +121,7 @@ class Ledger:
                     yield conn
         except (DatabaseUnreachable, TimeoutError) as error:
             self._mark_down(error)
-            raise DatabaseUnreachable("the ledger does not answer") from error
+            raise LedgerAway from error
         self._mark_up()
 
     async def _open(self) -> Database:

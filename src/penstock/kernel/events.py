@@ -197,6 +197,86 @@ class WorkerStopped(Observation):
     abandoned: int
 
 
+@dataclass(frozen=True, slots=True)
+class ReservationConfirmed(Observation):
+    """Intake: the ledger or the commit webhook has the reservation; its slot is sold."""
+
+    name: ClassVar[str] = "reservation_confirmed"
+    level: ClassVar[Level] = "debug"
+    msg_id: int
+    pool_id: str
+    reservation_id: UUID
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationRetried(Observation):
+    """Intake: the commit did not come about; the message stays and is tried again."""
+
+    name: ClassVar[str] = "reservation_retried"
+    level: ClassVar[Level] = "warning"
+    msg_id: int
+    pool_id: str
+    reservation_id: UUID
+    attempt: int
+    code: str
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationDead(Observation):
+    """Intake: the message went to the dead letters; its slot stays held until a person acts."""
+
+    name: ClassVar[str] = "reservation_dead"
+    level: ClassVar[Level] = "error"
+    msg_id: int
+    pool_id: str
+    reservation_id: UUID
+    attempt: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationReleased(Observation):
+    """Intake: the reservation ended unconfirmed, for good; its place is on offer again."""
+
+    name: ClassVar[str] = "reservation_released"
+    msg_id: int
+    pool_id: str
+    reservation_id: UUID
+    code: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerDown(Observation):
+    """Intake: the ledger does not answer; its messages wait and nothing is lost."""
+
+    name: ClassVar[str] = "ledger_down"
+    level: ClassVar[Level] = "warning"
+    error_type: str
+    retry_in_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerBack(Observation):
+    """Intake: the ledger answers again."""
+
+    name: ClassVar[str] = "ledger_back"
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverRefusesUs(Observation):
+    """Intake: a pool's webhook answers 401, 403 or 407: our key or its address is wrong."""
+
+    name: ClassVar[str] = "receiver_refuses_us"
+    level: ClassVar[Level] = "error"
+    msg_id: int
+    pool_id: str
+    code: str
+
+
 Subscriber = Callable[[Observation], None]
 
 
