@@ -7,7 +7,7 @@ ours is idempotent.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -40,6 +40,18 @@ CONNECTION_ERRORS: tuple[type[Exception], ...] = (
 DRIVER_ERRORS: tuple[type[Exception], ...] = (asyncpg.PostgresError, *CONNECTION_ERRORS)
 _REPEAT_PAUSES_S = (0.005, 0.013, 0.034, 0.089)
 REPEATABLE_ERRORS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+# The server says "not now": timeouts, a full disk, a read-only standby. The same statement may
+# succeed later, so whoever works in a loop waits and goes on.
+PASSING_ERRORS: tuple[type[Exception], ...] = (
+    DatabaseUnreachable,
+    asyncpg.TransactionRollbackError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.PostgresSystemError,
+    asyncpg.InternalServerError,
+)
 
 
 def translate(error: BaseException) -> PenstockError | None:
@@ -97,19 +109,19 @@ async def call(conn: Connection, query: str, *args: object) -> Sequence[Mapping[
 
     A serialization failure or deadlock is repeated a few times: every verb of ours is idempotent.
     """
-    for pause_s in _REPEAT_PAUSES_S:
+    for pause_s in (*_REPEAT_PAUSES_S, None):
         try:
             return await conn.fetch(query, *args)
         except REPEATABLE_ERRORS:
-            if getattr(conn, "is_in_transaction", bool)():
-                raise  # the caller's transaction is aborted; only the caller can repeat it
+            if pause_s is None or getattr(conn, "is_in_transaction", bool)():
+                raise  # in a transaction that is aborted, only the caller can repeat it
             await asyncio.sleep(pause_s)
         except DRIVER_ERRORS as error:
             ours = translate(error)
             if ours is None:
                 raise
             raise ours from error
-    return await conn.fetch(query, *args)
+    raise AssertionError("the last try returns or raises")
 
 
 async def _rollback(transaction: Transaction) -> None:
@@ -177,7 +189,10 @@ class Database:
         try:
             yield conn
         finally:
-            await asyncio.shield(pool.release(conn))
+            # A connection that broke meanwhile is thrown away by the pool; what was done with it
+            # before is done, so that is no error of the block.
+            with suppress(*DRIVER_ERRORS):
+                await asyncio.shield(pool.release(conn))
 
     @asynccontextmanager
     async def transaction(self, *, timeout_s: float = 10.0) -> AsyncIterator[PooledConnection]:
@@ -213,5 +228,6 @@ class Database:
             "application_name": self.application_name,
             "statement_timeout": f"{int(self.statement_timeout_s * 1000)}",
             "lock_timeout": "5000",
+            "default_transaction_isolation": "read committed",
             "idle_in_transaction_session_timeout": "60000",
         }

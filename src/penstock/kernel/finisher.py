@@ -9,8 +9,8 @@ from typing import assert_never
 import asyncpg
 
 from penstock.kernel.backoff import Backoff
-from penstock.kernel.database import Database
-from penstock.kernel.errors import DatabaseUnreachable, PenstockError
+from penstock.kernel.database import PASSING_ERRORS, Database
+from penstock.kernel.errors import PenstockError
 from penstock.kernel.events import Disconnected, Events, Finished, FinishFailed, FinishRefused
 from penstock.kernel.failpoints import failpoint
 from penstock.kernel.queue import Item, Outcome, Queue
@@ -131,7 +131,7 @@ class Finisher:
             try:
                 async with self._database.connection() as conn:
                     return await self._queue.finish(conn, batch)
-            except DatabaseUnreachable as error:
+            except PASSING_ERRORS as error:
                 self._events.emit(Disconnected(self._queue.name, type(error).__name__, delay_s))
                 await asyncio.sleep(delay_s)
         raise AssertionError("delays are endless")

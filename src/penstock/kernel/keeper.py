@@ -10,10 +10,13 @@ from time import monotonic
 
 import asyncpg
 
-from penstock.kernel.database import CONNECTION_ERRORS, Database
+from penstock.kernel.database import DRIVER_ERRORS, Database
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.events import Events, LeaseWasLost
 from penstock.kernel.queue import Item, Queue
+
+TICK_S_MAX = 0.5
+EXTEND_ERRORS: tuple[type[Exception], ...] = (PenstockError, *DRIVER_ERRORS)
 
 
 class Keeper:
@@ -39,7 +42,7 @@ class Keeper:
         """Extend until cancelled."""
         try:
             while True:
-                await asyncio.sleep(self._lease_s / 10)
+                await asyncio.sleep(min(self._lease_s / 10, TICK_S_MAX))
                 await self._extend_due()
         finally:
             if self._conn is not None:
@@ -54,8 +57,10 @@ class Keeper:
         if not due:
             return
         try:
-            await self.extend(due)
-        except (PenstockError, asyncpg.PostgresError, *CONNECTION_ERRORS):
+            # A connection that has gone silent must not use up the margin.
+            async with asyncio.timeout(self._lease_s / 4):
+                await self.extend(due)
+        except EXTEND_ERRORS:
             # Try again in a moment, on a new connection; a third of the lease is the margin.
             if self._conn is not None:
                 self._conn.terminate()
@@ -69,7 +74,8 @@ class Keeper:
         lost = {item.key for item in await self._queue.extend(self._conn, items)}
         for item in items:
             if item.key not in lost:
-                item.lease.deadline = before + self._lease_s
+                # The policy may have changed since the start: the queue says how long it is now.
+                self._lease_s = item.lease.deadline - before
             elif not item.finished_by_handler:
                 item.lease.lost = True
                 self._events.emit(LeaseWasLost(self._queue.name, item.id, item.lease.epoch))

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from penstock.kernel.errors import BadHandler
 from penstock.kernel.handler import Answer, Handler
 from penstock.kernel.queue import Item
 
@@ -57,9 +58,8 @@ class Lane:
         self.waiting.extend(items)
         wanted = -(-len(self.waiting) // self.handler.size)
         for _ in range(min(self.handler.concurrency - len(self.tasks), wanted)):
-            task = asyncio.create_task(self._work())
+            task = asyncio.create_task(self._run())
             self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
 
     def take_unstarted(self) -> list[Item]:
         """Take away what has not started, for release."""
@@ -72,6 +72,16 @@ class Lane:
         self.taken += count
         return [self.waiting.popleft() for _ in range(count)]
 
+    async def _run(self) -> None:
+        # Counted out before anything else can run: a done callback comes a moment later, and items
+        # put in that moment would wait for a call that has already ended.
+        try:
+            await self._work()
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            self.tasks.discard(task)
+
     async def _work(self) -> None:
         # A handler that never really waits would keep the loop to itself; let others in now and
         # then (claims, finishes and lease extension share this loop).
@@ -79,6 +89,8 @@ class Lane:
         while items := self._take():
             try:
                 answers = await self.handler.handle(items)
+                if len(answers) != len(items):
+                    raise BadHandler(f"{len(answers)} answers for {len(items)} items")
             except asyncio.CancelledError as cancelled:
                 self.failed(items, cancelled)
                 raise

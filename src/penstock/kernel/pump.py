@@ -10,12 +10,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from uuid import UUID
 
 from penstock.kernel.backoff import Backoff
-from penstock.kernel.database import Database
-from penstock.kernel.errors import DatabaseUnreachable
+from penstock.kernel.database import PASSING_ERRORS, Database
 from penstock.kernel.events import (
     Claimed,
     Disconnected,
@@ -81,10 +81,16 @@ class Pump:
         self._moved = asyncio.Event()
         self._stopping = asyncio.Event()
         self._last_claim = monotonic()
+        self._deadline = inf
         self._finisher = Finisher(queue, database, events, batch=limits.batch, written=self._forget)
         self._keeper = Keeper(
             queue, database, events, lease_s=policy.lease_s, held=self._held.values
         )
+
+    @property
+    def held_count(self) -> int:
+        """How many items this pump has claimed and not yet ended."""
+        return len(self._held)
 
     def stop(self) -> None:
         """Claim nothing more; `run` drains and returns."""
@@ -99,24 +105,26 @@ class Pump:
             asyncio.create_task(self._keeper.run()),
             asyncio.create_task(self._tend()),
         ]
+        claimer = asyncio.create_task(self._claim_until_stopped())
         try:
-            await self._claim_until_stopped()
+            # Should one of them fail, the pump fails: half a pump would hold leases and do nothing.
+            await asyncio.wait({claimer, *background}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (claimer, *background):
+                if task.done():
+                    task.result()
             await self._drain()
         finally:
-            for task in background:
+            for task in (claimer, *background):
                 task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+            await asyncio.gather(claimer, *background, return_exceptions=True)
         return WorkReport.of(self._counts + self._finisher.counts)
 
     # claiming
 
     async def _claim_until_stopped(self) -> None:
-        started = monotonic()
-        while not self._stopping.is_set():
-            if self._limits.deadline_s is not None:
-                left_s = self._limits.deadline_s - (monotonic() - started)
-                if left_s <= 0:
-                    return
+        if self._limits.deadline_s is not None:
+            self._deadline = monotonic() + self._limits.deadline_s
+        while not self._ending():
             limit = self._claimable()
             if limit <= 0:
                 if self._limits.items is not None and self._counts["claimed"] >= self._limits.items:
@@ -133,6 +141,9 @@ class Pump:
             else:
                 by = await self.wakeup.wait(self._ready)
                 self._events.emit(WokeUp(self.queue.name, by))
+
+    def _ending(self) -> bool:
+        return self._stopping.is_set() or monotonic() >= self._deadline
 
     def _claimable(self) -> int:
         if len(self._finisher) > 4 * self._limits.batch:
@@ -162,10 +173,10 @@ class Pump:
                 async with self._database.connection() as conn:
                     items = await self.queue.claim(conn, limit=limit, owner=self._owner, skip=full)
                 break
-            except DatabaseUnreachable as error:
+            except PASSING_ERRORS as error:
                 down_since = down_since or monotonic()
                 self._events.emit(Disconnected(self.queue.name, type(error).__name__, delay_s))
-                if self._stopping.is_set():
+                if self._ending():
                     return ()
                 await asyncio.sleep(delay_s)
         if down_since is not None:
@@ -181,6 +192,9 @@ class Pump:
         self._counts["claimed"] += len(items)
         by_topic: dict[str, list[Item]] = {}
         for item in items:
+            before = self._held.get(item.key)
+            if before is not None:
+                before.lease.lost = True  # its lease ended unnoticed, and we took it over ourselves
             self._held[item.key] = item
             by_topic.setdefault(item.topic, []).append(item)
         for topic, group in by_topic.items():
@@ -192,7 +206,7 @@ class Pump:
         try:
             async with self._database.connection() as conn:
                 return await self.queue.ready(conn)
-        except DatabaseUnreachable:
+        except PASSING_ERRORS:
             return True  # let the claim meet the error: it waits and reports
 
     # outcomes
@@ -252,7 +266,9 @@ class Pump:
 
     def _forget(self, items: Sequence[Item]) -> None:
         for item in items:
-            self._held.pop(item.key, None)
+            # Not by key alone: the item may have been claimed anew since.
+            if self._held.get(item.key) is item:
+                del self._held[item.key]
         self._moved.set()
 
     # housekeeping and the end
@@ -265,7 +281,7 @@ class Pump:
                 if done.reaped or done.due or done.swept:
                     self._events.emit(Tended(self.queue.name, done.reaped, done.due, done.swept))
                     self.wakeup.ring()
-            except DatabaseUnreachable:
+            except PASSING_ERRORS:
                 pass  # the claimer reports it; this comes round again
             await asyncio.sleep(TEND_S)
 
@@ -291,7 +307,7 @@ class Pump:
         try:
             async with self._database.connection() as conn:
                 count = await self.queue.release(conn, items)
-        except DatabaseUnreachable:
+        except PASSING_ERRORS:
             return  # their leases end by themselves
         self._counts["released"] += count
         self._events.emit(Released(self.queue.name, count))

@@ -86,7 +86,7 @@ class Queue(Protocol):
         ...
 
     async def extend(self, conn: Connection, items: Sequence[Item]) -> Sequence[Item]:
-        """Prolong the leases still held; return the items that are lost."""
+        """Prolong the leases still held, with their deadlines; return the items that are lost."""
         ...
 
     async def release(self, conn: Connection, items: Sequence[Item]) -> int:

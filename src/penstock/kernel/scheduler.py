@@ -6,10 +6,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TypeAlias
 
-import asyncpg
-
-from penstock.kernel.database import Database, PooledConnection, call
-from penstock.kernel.errors import DatabaseUnreachable, PenstockError
+from penstock.kernel.database import PASSING_ERRORS, Database, PooledConnection, call
 from penstock.kernel.events import Events, JobRan
 
 Job: TypeAlias = Callable[[PooledConnection], Awaitable[object]]
@@ -29,7 +26,7 @@ class Scheduler:
     async def run(self) -> None:
         """Look for due jobs until cancelled."""
         while True:
-            with suppress(DatabaseUnreachable):  # the pumps report it; the jobs stay due
+            with suppress(*PASSING_ERRORS):  # the pumps report it; the jobs stay due
                 await self.run_due()
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -44,7 +41,10 @@ class Scheduler:
                 list(self._jobs),
                 JOB_LEASE_S,
             )
+            claimed_at = monotonic()
             for row in claimed:
+                if monotonic() - claimed_at > JOB_LEASE_S / 2:
+                    break  # the rest could outlive their leases here; another worker takes them
                 error = await self._run(conn, row["job"])
                 await call(
                     conn,
@@ -61,7 +61,7 @@ class Scheduler:
         try:
             async with asyncio.timeout(JOB_LEASE_S / 2):
                 await self._jobs[job](conn)
-        except (PenstockError, asyncpg.PostgresError, OSError) as caught:
+        except Exception as caught:  # the boundary: a job that fails must not end the others
             error = caught
         name = type(error).__name__ if error is not None else ""
         self._events.emit(JobRan(job, (monotonic() - started) * 1000, name))

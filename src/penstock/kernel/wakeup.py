@@ -14,7 +14,7 @@ from time import monotonic
 import asyncpg
 
 from penstock.kernel.backoff import Backoff
-from penstock.kernel.database import CONNECTION_ERRORS, Database
+from penstock.kernel.database import DRIVER_ERRORS, Database
 from penstock.kernel.errors import DatabaseUnreachable
 from penstock.kernel.events import Events, ListenUnavailable
 from penstock.kernel.ids import uuid7
@@ -30,6 +30,7 @@ class Wakeup:
         self.poll_s = poll_s
         self._bell = asyncio.Event()
         self._last_work = 0.0
+        self._last_rung = 0.0
 
     def ring(self) -> None:
         """There may be work: end the wait now. Cheap, harmless when there is none."""
@@ -40,15 +41,27 @@ class Wakeup:
         self._last_work = monotonic()
 
     async def wait(self, ready: Callable[[], Awaitable[bool]]) -> str:
-        """Return when rung or when `ready` says so: "doorbell" or "poll"."""
+        """Return when rung or when `ready` says so: "doorbell" or "poll".
+
+        Called after a claim that found nothing, so it waits before it looks: a queue that seems
+        ready and gives nothing (a paused topic) is asked once per interval, not without pause.
+        """
         while True:
-            if self._bell.is_set():
-                self._bell.clear()
-                return "doorbell"
-            if await ready():
-                return "poll"
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._bell.wait(), self._interval_s())
+            if self._bell.is_set():
+                return await self._answer()
+            if await ready():
+                return "poll"
+
+    async def _answer(self) -> str:
+        # Anybody may ring, as often as they like; a storm of hints must not become one of claims.
+        pause_s = self._last_rung + BUSY_POLL_S - monotonic()
+        if pause_s > 0:
+            await asyncio.sleep(pause_s)
+        self._last_rung = monotonic()
+        self._bell.clear()
+        return "doorbell"
 
     def _interval_s(self) -> float:
         idle_s = monotonic() - self._last_work
@@ -74,7 +87,7 @@ class Listener:
         while True:
             try:
                 conn = await self._database.dedicated()
-            except DatabaseUnreachable:
+            except (DatabaseUnreachable, asyncpg.PostgresError):
                 await asyncio.sleep(next(delays))
                 continue
             try:
@@ -83,7 +96,7 @@ class Listener:
                     return
                 delays = Backoff(base_s=0.2, cap_s=5.0).delays_s()
                 await self._listen(conn)
-            except CONNECTION_ERRORS:
+            except DRIVER_ERRORS:
                 await asyncio.sleep(next(delays))
             finally:
                 self.available = False

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from penstock.kernel.backoff import Backoff
-from penstock.kernel.database import Database, call
-from penstock.kernel.errors import DatabaseUnreachable, NotFound
+from penstock.kernel.database import PASSING_ERRORS, Database, call
+from penstock.kernel.errors import NotFound
 from penstock.kernel.events import Disconnected, Events, WorkerStarted, WorkerStopped
 from penstock.kernel.handler import Handler
 from penstock.kernel.ids import uuid7
@@ -83,7 +83,7 @@ class Worker:
             listener = Listener(self._listen_on, bells, self._events)
             background.append(asyncio.create_task(listener.run()))
         try:
-            reports = await asyncio.gather(*(pump.run() for pump in self._pumps))
+            reports = await self._run_pumps()
         finally:
             for task in background:
                 task.cancel()
@@ -93,6 +93,16 @@ class Worker:
         self._events.emit(WorkerStopped(self.id, report.released, report.abandoned))
         return report
 
+    async def _run_pumps(self) -> list[WorkReport]:
+        """Run every pump; when one fails, the others drain before the failure goes on."""
+        runs = [asyncio.create_task(pump.run()) for pump in self._pumps]
+        try:
+            return await asyncio.gather(*runs)
+        except Exception:
+            self.stop()
+            await asyncio.gather(*runs, return_exceptions=True)
+            raise
+
     async def run_once(
         self, queue: str, *, deadline_s: float = 50.0, limit: int | None = None
     ) -> WorkReport:
@@ -100,8 +110,12 @@ class Worker:
         if queue not in {assignment.queue.name for assignment in self._assignments}:
             raise NotFound(f"this worker has no queue named {queue!r}")
         limits = replace(self._limits, items=limit, deadline_s=deadline_s, until_idle=True)
-        await self._build_pumps(limits, only=queue)
-        return await self._pumps[0].run()
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._build_pumps(limits, only=queue)
+        except TimeoutError:
+            return WorkReport()  # the database stayed away all the time
+        return sum([await pump.run() for pump in self._pumps], WorkReport())
 
     async def _build_pumps(self, limits: Limits, only: str | None = None) -> None:
         for delay_s in Backoff(base_s=0.1, cap_s=2.0).delays_s():
@@ -112,7 +126,7 @@ class Worker:
                     if only in (None, assignment.queue.name)
                 ]
                 break
-            except DatabaseUnreachable as error:
+            except PASSING_ERRORS as error:
                 self._events.emit(Disconnected("worker", type(error).__name__, delay_s))
                 if self._stopping.is_set():
                     return
@@ -146,7 +160,7 @@ class Worker:
                         VERSION,
                         queues,
                     )
-            except DatabaseUnreachable:
+            except PASSING_ERRORS:
                 pass  # only people read heartbeats; the pumps report the outage
             await asyncio.sleep(HEARTBEAT_S)
 
@@ -154,5 +168,5 @@ class Worker:
         try:
             async with self._database.connection(timeout_s=2.0) as conn:
                 await call(conn, "select penstock.farewell($1)", self.id)
-        except DatabaseUnreachable:
+        except PASSING_ERRORS:
             return  # the row is removed a day later
