@@ -141,3 +141,20 @@ async def test_a_release_that_was_not_migrated_is_named(empty_url: str) -> None:
 async def test_an_empty_database_has_no_schema_to_verify(empty_url: str) -> None:
     with pytest.raises(SchemaMissing):
         await verify(empty_url)
+
+
+async def test_another_major_version_of_the_server_is_recorded_anew(
+    conn: Session, database_url: str
+) -> None:
+    """As after pg_upgrade: definitions print differently there, which is no drift."""
+    await conn.execute("update penstock.catalog set digest = '14' where object = 'file server'")
+    await conn.execute(
+        "update penstock.catalog set definition = 'as 14 printed it', digest = 'x' "
+        "where kind in ('view', 'function')"
+    )
+    (finding,) = await verify(database_url)
+    assert (finding.object, finding.state) == ("file server", "outdated")
+    report = await migrate(database_url)
+    assert report.products[0].action == "refresh"
+    assert await verify(database_url) == ()
+    assert not (await migrate(database_url)).changed

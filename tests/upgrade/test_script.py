@@ -17,7 +17,7 @@ from penstock.kernel.sqlfiles import Product
 from penstock.postgres import Cluster
 
 
-def _psql(cluster: Cluster, url: str, script: str, path: Path) -> None:
+def _psql(cluster: Cluster, url: str, script: str, *, path: Path) -> None:
     path.write_text(script)
     arguments = ("-X", "-q", "-1", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null", "-f", str(path))
     cluster.run("psql", *arguments, database=database_of(url))
@@ -39,7 +39,7 @@ async def test_the_printed_script_installs_what_migrate_installs(
 ) -> None:
     products = _choices()[choice]
     with empty_database(cluster) as by_script, empty_database(cluster) as by_migrate:
-        _psql(cluster, by_script, print_install(products), tmp_path / "install.sql")
+        _psql(cluster, by_script, print_install(products), path=tmp_path / "install.sql")
         await migrate(by_migrate, products=products)
         assert dump(cluster, by_script) == dump(cluster, by_migrate)
         assert await records(by_script) == await records(by_migrate)
@@ -53,7 +53,7 @@ async def test_the_script_also_creates_the_roles(tmp_path: Path) -> None:
             conn.execute("create role authenticated nologin")
         with empty_database(fresh) as url:
             products = releases("first")
-            _psql(fresh, url, print_install(products), tmp_path / "install.sql")
+            _psql(fresh, url, print_install(products), path=tmp_path / "install.sql")
             assert not (await migrate(url, products=products)).changed
             with psycopg.connect(url) as conn:
                 told = "select has_function_privilege('authenticated', 'gadget.label()', 'execute')"
@@ -66,7 +66,7 @@ async def test_without_roles_the_script_equals_migrate_without_roles(tmp_path: P
         with empty_database(fresh) as by_script, empty_database(fresh) as by_migrate:
             script = print_install(products, roles=False)
             assert "create role" not in script
-            _psql(fresh, by_script, script, tmp_path / "install.sql")
+            _psql(fresh, by_script, script, path=tmp_path / "install.sql")
             await migrate(by_migrate, products=products, roles=False)
             assert dump(fresh, by_script) == dump(fresh, by_migrate)
             assert await records(by_script) == await records(by_migrate)
@@ -78,7 +78,7 @@ async def test_the_printed_upgrade_does_what_migrate_does(cluster: Cluster, tmp_
             await migrate(url, products=releases("first"))
         installed = releases("third")
         script = print_upgrade([gadget("third")], 1, installed=installed)
-        _psql(cluster, by_script, script, tmp_path / "upgrade.sql")
+        _psql(cluster, by_script, script, path=tmp_path / "upgrade.sql")
         await migrate(by_migrate, products=installed)
         assert dump(cluster, by_script) == dump(cluster, by_migrate)
         assert await records(by_script) == await records(by_migrate)
@@ -89,10 +89,10 @@ async def test_a_script_refuses_the_wrong_database(cluster: Cluster, tmp_path: P
         await migrate(url, products=releases("first"))
         before = await records(url)
         with pytest.raises(PostgresFailed, match="already installed"):
-            _psql(cluster, url, print_install(releases("first")), tmp_path / "install.sql")
+            _psql(cluster, url, print_install(releases("first")), path=tmp_path / "install.sql")
         upgrade = print_upgrade([gadget("third")], 2, installed=releases("third"))
         with pytest.raises(PostgresFailed, match="not at version 2"):
-            _psql(cluster, url, upgrade, tmp_path / "upgrade.sql")
+            _psql(cluster, url, upgrade, path=tmp_path / "upgrade.sql")
         assert await records(url) == before
 
 

@@ -29,7 +29,9 @@ limit 1
 _APPLIED = "select exists (select from penstock.migration where product = $1 and version = $2)"
 
 
-async def run_outside(url: str, product: Product, migration: Migration, record: Recorder) -> None:
+async def run_outside(
+    url: str, product: Product, migration: Migration, *, record: Recorder
+) -> None:
     """Run each statement by itself, then record the version.
 
     A second connection holds the lock in an idle transaction. It must ask nothing else: a query

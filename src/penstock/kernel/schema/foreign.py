@@ -59,7 +59,9 @@ async def refuse_foreign(conn: Session, product: Product) -> None:
     for row in rows:
         creation, statement = wanted[row["object"]]
         found = [(name, kind) for name, kind in row["columns"]]
-        told.append(_difference(creation, statement, row["kind"], row["owner"], found))
+        told.append(
+            _difference(creation, statement, kind=row["kind"], owner=row["owner"], found=found)
+        )
     names = ", ".join(dict.fromkeys(row["object"] for row in rows))
     raise ForeignObject(
         f"{product.name} would create what already exists: {names}",
@@ -74,6 +76,7 @@ def _is_checked(creation: Creation) -> bool:
 def _difference(
     creation: Creation,
     statement: Statement,
+    *,
     kind: str,
     owner: str,
     found: list[tuple[str, str]],

@@ -144,6 +144,8 @@ class _Run:
         plan = make_plan(product, recorded)
         if plan.action is Action.INSTALL:
             await refuse_foreign(self.conn, product)
+        elif plan.action is Action.NOTHING and await snapshot.by_other_server(self.conn):
+            return Plan(product, Action.REFRESH, plan.from_version)
         elif plan.action is Action.NOTHING and await self._has_drifted(product):
             return Plan(product, Action.REPAIR, plan.from_version)
         return plan
@@ -174,7 +176,7 @@ class _Run:
             migration = plan.pending[0]
             if not migration.transactional:
                 self.progress(f"{product.name}: {migration.file.path} (outside a transaction)")
-                await run_outside(self.url, product, migration, self._record_outside)
+                await run_outside(self.url, product, migration, record=self._record_outside)
 
     async def _next(self, product: Product) -> Plan:
         """One transaction: an installation, one migration, or applying the definitions again."""
@@ -186,12 +188,19 @@ class _Run:
                 return plan
             before = await snapshot.take(self.conn, await self._installed([product]))
             await self._apply(plan)
-            on_record = await snapshot.recorded(self.conn)
             if plan.action is not Action.REPAIR:
-                after = await snapshot.take(self.conn, await self._installed([product]))
-                await snapshot.record(self.conn, snapshot.merge(before, after, on_record))
+                await self._record_catalog(product, before)
             failpoint("mid_migration")
         return plan
+
+    async def _record_catalog(self, product: Product, before: snapshot.Snapshot) -> None:
+        on_record = {}
+        if await snapshot.by_other_server(self.conn):
+            before = {}  # nothing can be compared across versions of the server: record all anew
+        else:
+            on_record = dict(await snapshot.recorded(self.conn))
+        after = await snapshot.take(self.conn, await self._installed([product]))
+        await snapshot.record(self.conn, snapshot.merge(before, after, on_record))
 
     async def _apply(self, plan: Plan) -> None:
         product = plan.product

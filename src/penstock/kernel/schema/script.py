@@ -61,7 +61,8 @@ insert into penstock.catalog (object, kind, product, definition, digest)
 select object, kind, product, definition, digest from (
 {query}) as live;
 execute penstock_snapshot ({scope});
-deallocate penstock_snapshot"""
+deallocate penstock_snapshot;
+{server}"""
 
 
 # A block, so that psql prints no row for it.
@@ -227,6 +228,8 @@ def _records(product: Product) -> Iterator[_Piece]:
 
 def _catalog_piece(products: Sequence[Product]) -> _Piece:
     sql = _RECORD_CATALOG.format(
-        query=snapshot.snapshot_query(), scope=apply.quote_text(snapshot.scope(products))
+        query=snapshot.snapshot_query(),
+        scope=apply.quote_text(snapshot.scope(products)),
+        server=snapshot.RECORD_SERVER.strip(),
     )
     return "record of the catalog, for `penstock schema verify`", sql, False

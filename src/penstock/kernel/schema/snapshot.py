@@ -17,6 +17,18 @@ from penstock.kernel.sqlfiles import STAGES, Product
 
 # Rows that hold the digests of a product's own files, beside those of live objects.
 FILE = "file"
+# Another major version prints the same definition differently, so the record names its version.
+RECORD_SERVER = """
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file server', 'file', '', '',
+        (current_setting('server_version_num')::integer / 10000)::text)
+on conflict (object) do update set digest = excluded.digest
+"""
+_OTHER_SERVER = """
+select exists (select from penstock.catalog
+               where object = 'file server'
+                 and digest <> (current_setting('server_version_num')::integer / 10000)::text)
+"""
 _RELATIONS = frozenset({"table", "view", "sequence"})
 _TYPES = frozenset({"type", "domain"})
 _FUNCTIONS = frozenset({"function", "procedure"})
@@ -96,8 +108,14 @@ def merge(
     return merged
 
 
+async def by_other_server(conn: Session) -> bool:
+    """Whether the record was made by another major version of the server."""
+    return bool(await conn.fetchval(_OTHER_SERVER))
+
+
 async def record(conn: Session, snapshot: Snapshot) -> None:
     """Replace the record of live objects."""
+    await conn.execute(RECORD_SERVER)
     await conn.execute("delete from penstock.catalog where kind <> $1", FILE)
     rows = [(d.object, d.kind, d.product, d.definition, d.digest) for d in snapshot.values()]
     await conn.execute(

@@ -29,6 +29,15 @@ class Finding:
     found: str = ""
 
 
+_OTHER_SERVER = Finding(
+    KERNEL,
+    "file server",
+    "file",
+    "outdated",
+    "recorded by another major version of Postgres; `penstock migrate` records it anew",
+)
+
+
 async def verify(url: str, *, products: Sequence[Product] | None = None) -> tuple[Finding, ...]:
     """Every difference between the live schema, its record, and this release. Changes nothing."""
     known = tuple(products) if products is not None else available_products()
@@ -42,6 +51,8 @@ async def verify(url: str, *, products: Sequence[Product] | None = None) -> tupl
                 installed = [product for product in known if product.name in state]
                 on_record = await snapshot.recorded(conn)
                 live = await snapshot.take(conn, installed)
+                if await snapshot.by_other_server(conn):
+                    return (_OTHER_SERVER,)
     drift = _drift(on_record, live, {product.name for product in installed})
     outdated = (f for product in installed for f in _outdated(product, state[product.name]))
     return tuple(sorted([*drift, *outdated], key=lambda f: (f.product, f.kind, f.object)))
@@ -73,17 +84,21 @@ def _outdated(product: Product, recorded: Recorded) -> Iterator[Finding]:
     for migration in product.migrations:
         applied = recorded.checksums.get(migration.version)
         if applied != migration.checksum:
-            yield _file_finding(product, migration.file.path, applied or "", migration.checksum)
+            yield _file_finding(
+                product, migration.file.path, applied=applied or "", expected=migration.checksum
+            )
     if recorded.version > product.version:
         # A newer release has been here: its definitions are none of our business.
         return
     for stage in STAGES:
         applied = recorded.stages.get(stage)
         if applied != product.digests[stage]:
-            yield _file_finding(product, stage, applied or "", product.digests[stage])
+            yield _file_finding(
+                product, stage, applied=applied or "", expected=product.digests[stage]
+            )
 
 
-def _file_finding(product: Product, path: str, applied: str, expected: str) -> Finding:
+def _file_finding(product: Product, path: str, *, applied: str, expected: str) -> Finding:
     return Finding(
         product.name, f"file {product.name}/{path}", "file", "outdated", expected, applied
     )
