@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from penstock.kernel.codec import Decode
+from penstock.kernel.eager import within
 from penstock.kernel.errors import BadPayload, DatabaseUnreachable, LeaseLost, PenstockError
 from penstock.kernel.event import Attempt, Ending, Event, Extend
 from penstock.kernel.events import Events, HandlerRaised
@@ -81,6 +82,14 @@ class _Undone(Exception):
     def __init__(self, verdict: Verdict) -> None:
         super().__init__()
         self.verdict = verdict
+
+
+class _UserTimeout(Exception):
+    """Carries a TimeoutError of the user's code past the limit of the handler."""
+
+    def __init__(self, error: TimeoutError) -> None:
+        super().__init__()
+        self.error = error
 
 
 class _TimedOut(Exception):
@@ -196,14 +205,20 @@ class BoundHandler:
         return [event for event in events if _item(event).key not in lost]
 
     async def _attempt(self, events: list[Event[Any]], items: list[Item]) -> Sequence[Answer]:
+        if not self._runtime.traces.active:
+            return (await self._judged(events, items))[1]
         with self._runtime.traces.handling(self._runtime.queue, items[0]) as span:
-            if self._plan.tx is not None:
-                verdict, answers = await self._in_transaction(events, items)
-            else:
-                answers = _spread(await self._call(events, None), len(events))
-                verdict = answers[0]
+            verdict, answers = await self._judged(events, items)
             span.end(verdict)
         return answers
+
+    async def _judged(
+        self, events: list[Event[Any]], items: list[Item]
+    ) -> tuple[Verdict, Sequence[Answer]]:
+        if self._plan.tx is not None:
+            return await self._in_transaction(events, items)
+        verdicts = _spread(await self._call(events, None), len(events))
+        return verdicts[0], verdicts
 
     async def _in_transaction(
         self, events: list[Event[Any]], items: list[Item]
@@ -241,15 +256,24 @@ class BoundHandler:
             arguments[plan.attempt] = self._attempt_of(events)
         first: object = events if plan.batch else events[0]
         try:
-            async with asyncio.timeout(self.timeout_s) as scope:
-                failpoint("before_effect")
-                if self._hooks:
-                    result = await self._hooked(events, first, arguments)
-                else:
-                    result = await self._invoke(first, arguments)
-                failpoint("after_effect")
+            return await within(self._effect(events, first, arguments), self.timeout_s)
+        except _UserTimeout as wrapped:
+            raise wrapped.error from None
+        except TimeoutError:
+            raise _TimedOut from None
+
+    async def _effect(
+        self, events: list[Event[Any]], first: object, arguments: dict[str, object]
+    ) -> object:
+        failpoint("before_effect")
+        try:
+            if self._hooks:
+                result = await self._hooked(events, first, arguments)
+            else:
+                result = await self._invoke(first, arguments)
         except TimeoutError as error:
-            raise _TimedOut if scope.expired() else error from None
+            raise _UserTimeout(error) from None  # its own, not the limit's
+        failpoint("after_effect")
         return result
 
     async def _hooked(
