@@ -13,13 +13,20 @@ LOOK_EVERY_S = 0.02
 
 
 class Program:
-    """A running `penstock …`; its output goes to a file, so that it can be read at any time."""
+    """A running `python -m …`; its output goes to a file, so that it can be read at any time."""
 
-    def __init__(self, arguments: Sequence[str], directory: Path, environ: Mapping[str, str]):
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        directory: Path,
+        environ: Mapping[str, str],
+        *,
+        module: str = "penstock",
+    ) -> None:
         self.log = directory / "output.log"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "penstock", *arguments],
+                [sys.executable, "-m", module, *arguments],
                 cwd=directory,
                 env={**os.environ, **environ},
                 stdout=output,
@@ -52,10 +59,14 @@ class Program:
 
 @contextmanager
 def running(
-    arguments: Sequence[str], directory: Path, environ: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    directory: Path,
+    environ: Mapping[str, str] | None = None,
+    *,
+    module: str = "penstock",
 ) -> Iterator[Program]:
     """A program that is ended, one way or the other, when the block ends."""
-    program = Program(arguments, directory, environ or {})
+    program = Program(arguments, directory, environ or {}, module=module)
     try:
         yield program
     finally:

@@ -1,0 +1,1 @@
+"""A shop that tells what has happened: an example application."""
