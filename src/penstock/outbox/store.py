@@ -133,9 +133,9 @@ async def cancel(conn: Connection, event: UUID, reason: str) -> bool:
     return bool(rows[0]["cancelled"])
 
 
-async def story(conn: Connection, event: UUID) -> str | None:
-    """Everything known about one event, as JSON text; None if there is no such event."""
-    query = "select app.outbox_story($1::text::uuid, true)::text as story"
+async def story(conn: Connection, event: UUID) -> str:
+    """Everything known about one event but its payload, as JSON text; raises NotFound."""
+    query = "select penstock.story($1::text::uuid)::text as story"
     rows = await call(conn, query, str(event))
-    found: str | None = rows[0]["story"]
+    found: str = rows[0]["story"]
     return found

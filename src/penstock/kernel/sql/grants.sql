@@ -15,8 +15,6 @@ grant select on penstock.queue, penstock.queue_config, penstock.worker, penstock
     penstock.schedule, penstock.late_results, penstock.position
     to penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
 grant select on audit.audit_logs to penstock_operator, penstock_auditor;
-grant insert, update, delete on penstock.queue_config to penstock_control;
-grant insert, update, delete on penstock.schedule to penstock_control;
 
 -- Row security keeps everyone out who has no policy, whatever a later grant might say.
 do $$
@@ -30,12 +28,6 @@ begin
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);
-    end loop;
-    foreach v_table in array array['penstock.queue_config', 'penstock.schedule'] loop
-        execute format('drop policy if exists writers on %s', v_table);
-        continue when not exists (select from pg_roles where rolname = 'penstock_control');
-        execute format('create policy writers on %s for all to penstock_control '
-                       'using (true) with check (true)', v_table);
     end loop;
 end
 $$;

@@ -27,10 +27,12 @@ create table penstock.queue (
     stats_view regclass not null,
     replay     text not null,
     discard    text not null,
-    story      text not null
+    story      text not null,
+    kinds      text[] not null default '{}'
 );
 comment on table penstock.queue is
     'Registered queues; replay, discard and story name functions (ids, operator, reason) / (id).';
+comment on column penstock.queue.kinds is 'Parts of the queue that can be paused: topic, pool, …';
 
 -- Policy is rows: the numbers a pump runs by. A queue without a row runs by the defaults.
 create table penstock.queue_config (

@@ -5,8 +5,11 @@ grant insert (id, tenant_id, topic, payload, headers) on public.outbox to pensto
 grant usage on sequence penstock.outbox_next to penstock_outbox_ingest;
 grant select on app.outbox_stats, app.outbox_dead
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
-grant select on app.outbox_all, public.outbox, public.outbox_archive, public.outbox_attempts
-    to penstock_operator, penstock_auditor;
+-- Payloads are not among the columns: penstock.story shows one, to operators, and audits it.
+grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempts, replay_count,
+    delivered_at, dead_at, held_at, error_code, error, state)
+    on app.outbox_all to penstock_operator, penstock_auditor;
+grant select on public.outbox_attempts to penstock_operator, penstock_auditor;
 
 do $$
 declare
@@ -24,9 +27,9 @@ $$;
 drop policy if exists producers on public.outbox;
 create policy producers on public.outbox for insert with check (true);
 
-insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story)
+insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story, kinds)
 values ('outbox', 'outbox', 'app.outbox_dead', 'app.outbox_stats',
-        'app.outbox_replay', 'app.outbox_discard', 'app.outbox_story')
-on conflict (queue) do nothing;
+        'app.outbox_replay', 'app.outbox_discard', 'app.outbox_story', array['topic'])
+on conflict (queue) do update set kinds = excluded.kinds;
 select app.outbox_partitions();
 select penstock.put_job('outbox_partitions', 3600);

@@ -1,4 +1,4 @@
-create or replace view app.outbox_all with (security_invoker = true) as
+create or replace view app.outbox_all as
     select seq, id, tenant_id, topic, payload, headers, created_at, ordering_key, total_attempts,
            replay_count, delivered_at, dead_at, held_at, error_code, error,
            case when pos is not null then 'READY'

@@ -10,11 +10,20 @@ as $$
 declare
     v_until timestamptz := penstock.clock() + p_for;
 begin
-    if p_target !~ '^[a-z_]+(/.+)?$' then
+    -- A pause that no claim reads would be a false comfort.
+    if not exists (
+        select from penstock.queue q
+        where q.queue = p_target
+           or (p_target like '%/_%' and split_part(p_target, '/', 1) = any (q.kinds))
+    ) then
         raise exception using
             errcode = 'PN005',
-            message = format('%L is not a target', p_target),
-            hint    = 'use a queue (outbox) or a part of one (topic/orders.paid, pool/x)';
+            message = format('%L is not a target here', p_target),
+            hint    = (select 'targets: ' || string_agg(t.target, ', ' order by t.target)
+                       from (select q.queue as target from penstock.queue q
+                             union all
+                             select k.kind || '/NAME' from penstock.queue q, unnest(q.kinds) as k (kind)
+                            ) t);
     end if;
     insert into penstock.pause as p (target, reason, paused_by, until_at)
     values (p_target, p_reason, coalesce(p_operator, session_user), v_until)

@@ -1,4 +1,5 @@
--- Called inside the operator's own transaction: no action without its row, no row without its action.
+-- Called by the functions that act, in the operator's own transaction: no action without its row.
+-- Nobody may call it alone, so there is no row without its action either.
 create or replace function audit.record(
     p_operation  text,
     p_table_name text,
@@ -24,4 +25,3 @@ $$;
 comment on function audit.record(text, text, jsonb, text, text) is
     'Write one audit row in the caller''s transaction and return its id.';
 revoke all on function audit.record(text, text, jsonb, text, text) from public;
-grant execute on function audit.record(text, text, jsonb, text, text) to penstock_operator;

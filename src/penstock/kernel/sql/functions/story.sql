@@ -1,18 +1,22 @@
--- Asks each registered queue in turn, with the caller's own rights. A payload may hold anything, so
--- whoever reads one leaves an audit row with the reason.
+-- Asks each registered queue in turn. A payload may hold anything: only an operator may read one,
+-- and leaves an audit row with the reason.
 create or replace function penstock.story(
     p_id       uuid,
     p_payload  boolean default false,
     p_reason   text default null,
     p_operator text default null
 ) returns jsonb
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_queue record;
     v_story jsonb;
 begin
+    if p_payload and exists (select from pg_roles where rolname = 'penstock_operator')
+       and not pg_has_role(session_user, 'penstock_operator', 'member') then
+        raise exception using errcode = '42501', message = 'payloads are for penstock_operator';
+    end if;
     for v_queue in select q.queue, q.story from penstock.queue q order by q.queue loop
         execute format('select %I.%I($1, $2)',
                        split_part(v_queue.story, '.', 1), split_part(v_queue.story, '.', 2))

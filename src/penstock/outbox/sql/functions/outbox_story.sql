@@ -27,6 +27,5 @@ as $$
 $$;
 
 comment on function app.outbox_story(uuid, boolean) is
-    'Everything known about one event; the payload only if asked for.';
+    'Everything known about one event, for penstock.story; the payload only if asked for.';
 revoke all on function app.outbox_story(uuid, boolean) from public;
-grant execute on function app.outbox_story(uuid, boolean) to penstock_operator, penstock_auditor;
