@@ -167,7 +167,7 @@ def test_run_once_reports_what_it_did(app: Path, environ: Any, sql: Any) -> None
         (["run", "outbox", "--app", "app:ps"], 2, "--once"),
         (["work", "--app", "nothere:ps"], 2, "no module nothere"),
         (["work", "--app", "app:missing"], 2, "no Penstock object named missing"),
-        (["work"], 2, "no handler is registered"),
+        (["work", "--only", "outbox"], 2, "no handler is registered"),
         (["work", "--app", "app:ps", "--only", "letters"], 1, "no queue named letters"),
     ],
 )

@@ -117,7 +117,7 @@ def plan_for(function: Callable[..., object], resources: Resources, *, batch: bo
         if kind in (Tx, Attempt) or kind in resources.known():
             found[parameter.name] = kind
         elif parameter.default is inspect.Parameter.empty:
-            raise _cannot_inject(name, parameter, kind, resources)
+            raise _cannot_inject(name, parameter, kind=kind, known=resources.known())
     is_async = _is_async(function, name)
     tx = _the_one(found, Tx, name)
     if tx is not None and not is_async:
@@ -217,12 +217,12 @@ def _first(name: str, rule: str) -> BadHandler:
 
 
 def _cannot_inject(
-    name: str, parameter: inspect.Parameter, kind: object, resources: Resources
+    name: str, parameter: inspect.Parameter, *, kind: object, known: list[type]
 ) -> BadHandler:
-    known = ", ".join(["Tx", "Attempt", *(kind.__qualname__ for kind in resources.known())])
+    offered = ", ".join(["Tx", "Attempt", *(kind.__qualname__ for kind in known)])
     asked = "has no annotation" if kind is None else f"asks for {_name(kind)}"
     return BadHandler(
         f"parameter {parameter.name} of {name} {asked}, which nothing provides",
-        happened=f"what can be injected here: {known}.",
+        happened=f"what can be injected here: {offered}.",
         todo="register a resource that yields the type, above the handler, or give a default.",
     )

@@ -28,7 +28,7 @@ from penstock.kernel.connections import (
     require_transaction_sync,
 )
 from penstock.kernel.database import Database
-from penstock.kernel.errors import BadHandler, BadPayload, NotFound, WrongUsage
+from penstock.kernel.errors import BadHandler, BadPayload, WrongUsage
 from penstock.kernel.event import Batch, Event
 from penstock.kernel.handlers import BoundHandler, Options, Registration
 from penstock.kernel.ids import uuid7
@@ -76,19 +76,18 @@ class Outbox:
         self, conn: AsyncConn, topic: str, data: Json, **options: Unpack[PublishOptions]
     ) -> UUID:
         """Publish JSON to a topic by name; for payloads without a model."""
-        return await _publish(conn, _arguments(topic, _encoded(data), 1, options), options)
+        return await _publish(
+            conn, _arguments(topic, _encoded(data), version=1, options=options), options
+        )
 
     async def cancel(self, conn: AsyncConn, event: UUID, *, reason: str) -> bool:
         """Withdraw an event; false when it is in flight, finished, or not there."""
         return await store.cancel(adapt(conn), event, reason)
 
     async def story(self, event: UUID) -> Story:
-        """Everything known about one event; raises NotFound."""
+        """Everything known about one event but its payload; raises NotFound."""
         async with self._database().connection() as conn:
-            found = await store.story(conn, event)
-        if found is None:
-            raise NotFound(f"no event {event} in the outbox")
-        return msgspec.json.decode(found, type=Story)
+            return msgspec.json.decode(await store.story(conn, event), type=Story)
 
     def kinds(self) -> list[type]:
         """The resources that the handlers ask for."""
@@ -147,14 +146,18 @@ class Topic(Generic[T]):
         Raises NotInTransaction when the connection would commit by itself, unless
         `autocommit_ok=True` says that this is meant.
         """
-        arguments = _arguments(self.name, self._encoded(data), self.version, options)
+        arguments = _arguments(
+            self.name, self._encoded(data), version=self.version, options=options
+        )
         return await _publish(conn, arguments, options)
 
     def publish_sync(self, conn: SyncConn, data: T, **options: Unpack[PublishOptions]) -> UUID:
         """The same on a blocking connection: psycopg, SQLAlchemy or Django."""
         user = adapt_sync(conn)
         require_transaction_sync(user, autocommit_ok=options.get("autocommit_ok", False))
-        arguments = _arguments(self.name, self._encoded(data), self.version, options)
+        arguments = _arguments(
+            self.name, self._encoded(data), version=self.version, options=options
+        )
         return store.publish_sync(user, arguments)
 
     async def publish_many(
@@ -166,7 +169,7 @@ class Topic(Generic[T]):
         plain = not options.keys() & {"deliver_at", "tenant"}
         count = 0
         for chunk in _chunks(self._encoded(each) for each in data):
-            _, topic, _, *rest = _arguments(self.name, "", self.version, options)
+            _, topic, _, *rest = _arguments(self.name, "", version=self.version, options=options)
             ids = [str(uuid7()) for _ in chunk]
             count += await store.publish_many(user, [ids, topic, chunk, *rest], plain=plain)
         return count
@@ -219,7 +222,9 @@ async def _publish(conn: AsyncConn, arguments: list[str | None], options: Publis
     return await store.publish(user, arguments)
 
 
-def _arguments(topic: str, payload: str, version: int, options: PublishOptions) -> list[str | None]:
+def _arguments(
+    topic: str, payload: str, *, version: int, options: PublishOptions
+) -> list[str | None]:
     """Id, topic, payload, headers, tenant and time of delivery, all as text."""
     deliver_at = options.get("deliver_at")
     tenant = options.get("tenant")
