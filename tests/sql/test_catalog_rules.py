@@ -152,19 +152,20 @@ async def test_nobody_may_create_in_our_schemas(live: Session) -> None:
     )
 
 
-async def test_a_temporary_table_cannot_stand_in_for_ours(live: Session) -> None:
+async def test_a_temporary_table_cannot_stand_in_for_ours(conn: Session) -> None:
     """The classic attack on a definer function: a temporary table of the same name goes first."""
-    transaction = live.transaction()
+    transaction = conn.transaction()
     await transaction.start()
     try:
-        await live.execute("create temp table audit_logs (like audit.audit_logs)")
-        await live.execute("create temp table migration (like penstock.migration)")
-        await live.execute("set local role penstock_operator")
-        await live.execute("set local search_path = pg_temp, penstock, audit, public")
-        written = await live.fetchval("select audit.record('x', 'y', '{}', 'because')")
-        await live.execute("reset role")
-        assert await live.fetchval("select count(*) from pg_temp.audit_logs") == 0
+        await conn.execute("create temp table audit_logs (like audit.audit_logs)")
+        await conn.execute("create temp table pause (like penstock.pause)")
+        await conn.execute("set local search_path = pg_temp, penstock, audit, public")
+        await conn.execute("set local role penstock_operator")
+        written = await conn.fetchval("select penstock.pause_target('outbox', 'because')")
+        await conn.execute("reset role")
+        assert await conn.fetchval("select count(*) from pg_temp.audit_logs") == 0
+        assert await conn.fetchval("select count(*) from pg_temp.pause") == 0
         stored = "select exists (select from audit.audit_logs where id = $1)"
-        assert await live.fetchval(stored, written)
+        assert await conn.fetchval(stored, written)
     finally:
         await transaction.rollback()
