@@ -1,6 +1,7 @@
 """outbox_extend, outbox_release, outbox_reap: how a lease is kept, given back and lost."""
 
 from datetime import timedelta
+from uuid import UUID
 
 import asyncpg
 from tests.support.outbox import SqlOutbox
@@ -145,4 +146,55 @@ async def test_housekeeping_twice_in_one_undone_transaction_loses_nothing(
     assert await outbox.tend() == (0, 0, 0)
     await transaction.rollback()
     assert (await outbox.tend())[:2] == (1, 1)
+    assert len(await outbox.claim()) == 2
+
+
+async def _crash(outbox: SqlOutbox) -> set[UUID]:
+    """A worker claims all it can get, and dies."""
+    ids = {item.id for item in await outbox.claim()}
+    await outbox.advance(timedelta(seconds=31))
+    await outbox.tend()
+    return ids
+
+
+async def test_suspects_of_killing_their_worker_run_one_at_a_time(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    """Neighbours of a poisonous event lose two attempts at most, however often it kills."""
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.policy(max_attempts=3)
+    ids = await outbox.publish(4)
+    poison = ids[1]
+    assert await _crash(outbox) == set(ids)
+    assert await _crash(outbox) == set(ids), "after one crash all come back at once"
+    assert await outbox.claim() == []
+    for _ in range(8):
+        await outbox.tend(sweep=True)
+        claimed = await outbox.claim()
+        assert len(claimed) <= 1, "suspects are apart from each other"
+        if claimed and claimed[0].id == poison:
+            await outbox.advance(timedelta(seconds=31))
+            await outbox.tend()
+        else:
+            await outbox.finish(claimed)
+    states = {event: await outbox.state(event) for event in ids}
+    assert states == dict.fromkeys(ids, "DELIVERED") | {poison: "DEAD"}
+    assert await conn.fetchval("select error_code from app.outbox_dead") == "ZOMBIE_LIMIT"
+
+
+async def test_a_suspect_that_fails_in_good_order_is_no_suspect(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.publish(2)
+    await _crash(outbox)
+    await _crash(outbox)
+    await outbox.tend(sweep=True)
+    (one,) = await outbox.claim()
+    await outbox.tend(sweep=True)
+    assert await outbox.claim() == [], "the other one waits while this one is under way"
+    await outbox.fail([one], delay_s=0)
+    await outbox.tend(sweep=True)
     assert len(await outbox.claim()) == 2
