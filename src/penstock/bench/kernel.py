@@ -73,7 +73,7 @@ async def _drained_backlog(
     pump = report.figure("pump_items_per_s", plan.items / await _timed(_drive_pump(url)))
     wal = await conn.fetchval("select pg_wal_lsn_diff(pg_current_wal_lsn(), $1)", before)
     report.figure("wal_bytes_per_item", float(wal) / plan.items)
-    report.goal("pump / bare", report.figure("pump_to_bare", pump / bare), ">=", 0.7)
+    report.goal("pump / bare", report.figure("pump_to_bare", pump / bare), bound=">=", goal=0.7)
 
 
 async def _under_a_held_snapshot(
@@ -89,7 +89,9 @@ async def _under_a_held_snapshot(
     report.figure("held_early_items_per_s", early)
     report.figure("held_late_items_per_s", late)
     report.figure("held_s", plan.pinned_s)
-    report.goal("held / healthy", report.figure("held_to_healthy", late / healthy), ">=", 0.8)
+    report.goal(
+        "held / healthy", report.figure("held_to_healthy", late / healthy), bound=">=", goal=0.8
+    )
 
 
 async def _publish(conn: Connection, count: int) -> None:

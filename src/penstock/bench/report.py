@@ -35,7 +35,7 @@ class BenchReport:
         self.figures[name] = float(f"{value:.4g}")
         return value
 
-    def goal(self, name: str, value: float, bound: Literal[">=", "<="], goal: float) -> None:
+    def goal(self, name: str, value: float, *, bound: Literal[">=", "<="], goal: float) -> None:
         """Judge a figure against its bound."""
         met = value >= goal if bound == ">=" else value <= goal
         self.goals.append(Goal(f"{name} {bound} {goal:g}", float(f"{value:.4g}"), goal, met))

@@ -19,7 +19,8 @@ begin
         raise exception using
             errcode = 'PN005',
             message = format('%L is not a target here', p_target),
-            hint    = (select 'targets: ' || string_agg(t.target, ', ' order by t.target)
+            hint    = (select 'targets: ' || coalesce(string_agg(t.target, ', ' order by t.target),
+                                                  'none, no queue is installed')
                        from (select q.queue as target from penstock.queue q
                              union all
                              select k.kind || '/NAME' from penstock.queue q, unnest(q.kinds) as k (kind)
