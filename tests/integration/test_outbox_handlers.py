@@ -26,6 +26,7 @@ from penstock import (
 )
 from penstock.kernel.errors import NotFound, NotOpened, WrongUsage
 from penstock.kernel.events import HandlerRaised, Observation
+from penstock.kernel.settings import with_values
 
 
 @pytest.fixture
@@ -249,6 +250,29 @@ async def test_resources_are_injected_opened_once_and_overridden(
         await work(ps)
     assert used[2:] == ["fake"]
     assert opened == ["open", "close"]
+
+
+@pytest.mark.parametrize("allowed", [1, 3])
+async def test_a_process_runs_no_more_handlers_at_once_than_it_is_told(
+    ps: Penstock, topic: Topic[Job], conn: Connection, allowed: int
+) -> None:
+    other = ps.outbox.topic("other", Job)
+    ps.use(with_values(ps.settings, concurrency=allowed))
+    running: list[int] = []
+    most: list[int] = [0]
+
+    async def handler(event: Event[Job]) -> None:
+        running.append(1)
+        most.append(len(running))
+        await asyncio.sleep(0.002)
+        running.pop()
+
+    topic.on(concurrency=2)(handler)
+    other.on(concurrency=2)(handler)
+    await publish(conn, topic, *range(20))
+    await publish(conn, other, *range(20))
+    assert (await work(ps)).finished == 40
+    assert max(most) == allowed
 
 
 async def test_what_is_wrong_is_said_at_registration_or_at_start(

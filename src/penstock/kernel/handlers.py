@@ -74,6 +74,7 @@ class Runtime:
     traces: Traces = field(default_factory=Traces)
     lease_s: float = 30.0
     concurrency_max: int = 1000
+    slots: asyncio.Semaphore | None = None
 
 
 class _Undone(Exception):
@@ -145,6 +146,12 @@ class BoundHandler:
 
     async def handle(self, items: Sequence[Item]) -> Sequence[Answer]:
         """Run the effect for each item and answer in the order of the items."""
+        if self._runtime.slots is None:
+            return await self._handle(items)
+        async with self._runtime.slots:  # leases are looked at afterwards: the wait may be long
+            return await self._handle(items)
+
+    async def _handle(self, items: Sequence[Item]) -> Sequence[Answer]:
         answers: dict[int, Answer] = {}
         events = [event for item in items if (event := self._event(item, answers)) is not None]
         if events:

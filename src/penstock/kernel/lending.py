@@ -48,8 +48,12 @@ class Lending:
         async with self._slots, self.database.transaction() as conn:
             yield Tx(conn)
 
-    async def runtime(self, queue: Queue, ending: Ending) -> Runtime:
-        """What the handlers of one queue run with."""
+    async def runtime(self, queue: Queue, ending: Ending, *, calls: int = 0) -> Runtime:
+        """What the handlers of one queue run with; `calls` is how many there may be at once.
+
+        Only where that is more than the process allows do they have to take turns.
+        """
+        allowed = self.settings.concurrency
 
         async def extend(items: Sequence[Item]) -> Sequence[Item]:
             async with self.database.connection() as conn:
@@ -71,7 +75,8 @@ class Lending:
             hooks=self.hooks,
             traces=Traces(),
             lease_s=policy.lease_s,
-            concurrency_max=self.settings.concurrency,
+            concurrency_max=allowed,
+            slots=asyncio.Semaphore(allowed) if calls > allowed else None,
         )
 
 

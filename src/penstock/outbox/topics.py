@@ -99,7 +99,8 @@ class Outbox:
         if not self.registrations:
             return None
         queue = OutboxQueue(self.registrations)
-        runtime = await lending.runtime(queue, OutboxEnding())
+        calls = sum(r.options.concurrency for r in self.registrations.values())
+        runtime = await lending.runtime(queue, OutboxEnding(), calls=calls)
         return Assignment(
             queue, {name: BoundHandler(r, runtime) for name, r in self.registrations.items()}
         )
