@@ -255,5 +255,20 @@ def test_dev_brings_its_own_database_and_takes_it_away(app: Path) -> None:
             psycopg.connect(url)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_dev_starts_again_when_the_source_changes(app: Path, environ: Any, sql: Any) -> None:
+    port = free_port()
+    arguments = ["dev", "--reload", "--app", "app:ps", "--port", str(port)]
+    with running(arguments, app, environ) as program:
+        program.until(lambda: answers(port, "/readyz") == 200, "ready", 60)
+        (app / "app.py").write_text(APP + '\nprint("second edition", flush=True)\n')
+        program.until(lambda: "second edition" in program.output, "the new source", 30)
+        program.until(lambda: answers(port, "/readyz") == 200, "ready again", 30)
+        children = program.children()
+        assert program.stop() == 0
+    until_gone(children)
+
+
 def _engine(program: Program) -> str:
     return next(line.split()[1] for line in program.output.splitlines() if "engine" in line)

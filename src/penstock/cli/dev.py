@@ -86,16 +86,18 @@ def _migrate(invocation: Invocation) -> None:
 def _serve(invocation: Invocation, port: int | None) -> int:
     """Server and worker in this process; the worker alone where the server is not installed."""
     worker = import_module("penstock.cli.worker")
-    has_handlers = bool(load_application(invocation).outbox.registrations)
+    application = load_application(invocation)
+    # The bridge of intake needs no handlers of the user's, only the second database.
+    works = bool(application.outbox.registrations) or application.settings.ledger_url is not None
     context = click.get_current_context()
     if find_spec("uvicorn") is None or find_spec("starlette") is None:
         invocation.out.say("no HTTP interface: pip install 'penstock[server]'")
         options = {"only": (), "processes": 1, "parent_pid": None}
         empty = {"concurrency": None, "drain_s": None, "health_port": None}
         return int(context.invoke(worker.work, **options, **empty))
-    if not has_handlers:
+    if not application.outbox.registrations:
         invocation.out.say("no handlers: name an application with --app to run its worker")
-    return int(context.invoke(worker.serve, with_workers=has_handlers, host=None, port=port))
+    return int(context.invoke(worker.serve, with_workers=works, host=None, port=port))
 
 
 def _reload(invocation: Invocation, port: int | None) -> int:
