@@ -69,6 +69,9 @@ def _translate_sqlstate(error: asyncpg.PostgresError) -> PenstockError | None:
         return error_for(
             state, str(error.message), happened=error.detail or "", todo=error.hint or ""
         )
+    # Where a contract names a standard SQLSTATE, our code stands in the detail.
+    if state in {"22023", "P0001"} and (error.detail or "").startswith("PN"):
+        return error_for(str(error.detail), str(error.message), todo=error.hint or "")
     if state == "42501":
         return NotPermitted(str(error.message), todo=missing_grant(str(error.message)))
     if state in {"3F000", "42P01", "42883"} and "penstock" in str(error.message):

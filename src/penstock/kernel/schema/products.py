@@ -14,10 +14,11 @@ _PACKAGES = {
     KERNEL: "penstock.kernel",
     "outbox": "penstock.outbox",
     "intake": "penstock.intake",
+    "payments": "penstock.payments",
     "ledger": "penstock.ledger",
 }
 # The kernel stands in both databases: each has its own clock, audit log and migration records.
-ENGINE = (KERNEL, "outbox", "intake")
+ENGINE = (KERNEL, "outbox", "intake", "payments")
 LEDGER = (KERNEL, "ledger")
 
 
