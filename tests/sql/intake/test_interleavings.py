@@ -102,6 +102,21 @@ async def test_two_processes_cannot_pass_the_limit_per_user(database_url: str) -
         assert (await step.done())[0]["outcome"] == "limit_reached"
 
 
+async def test_a_claim_without_limit_is_not_missed_by_a_limit_set_meanwhile(
+    database_url: str,
+) -> None:
+    async with Stage(database_url) as stage:
+        one, two = await stage.sessions("one", "two")
+        intake = await prepared(two, 5)
+        await one.begin()
+        await one.run(RESERVE, POOL, ["u"], None)
+        step = two.start("select intake_pool_set($1, '{\"max_per_user\": 1}', 'test')", POOL)
+        await stage.until_blocked(two, step)
+        await one.commit()
+        await step.done()
+        assert [a.outcome for a in await intake.reserve("u")] == ["limit_reached"]
+
+
 async def test_batches_with_common_users_in_opposite_order_do_not_deadlock(
     database_url: str,
 ) -> None:

@@ -58,7 +58,7 @@ async def test_a_claim_reads_by_index_and_writes_by_address(stocked: SqlIntake) 
         "Tid Scan",
         "ModifyTable",
     }
-    probes = [node for node in found if node.get("Index Name") == "inventory_slots_user"]
+    probes = [node for node in found if node.get("Index Name") == "inventory_slots_request"]
     assert [node["Actual Loops"] for node in probes] == [500]
     (pick,) = [
         node

@@ -83,3 +83,24 @@ async def test_old_metrics_are_purged_in_portions(intake: SqlIntake) -> None:
     assert await intake.conn.fetchval("select intake_purge_metrics(p_limit => 2)") == 2
     assert await intake.conn.fetchval("select intake_purge_metrics()") == 1
     assert await intake.conn.fetchval("select count(*) from engine_metrics") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("01a1e0c4-b70a-73d9-91cf-3e3aec8e42cb", True),
+        ("01A1E0C4-B70A-73D9-91CF-3E3AEC8E42CB", True),
+        ("-1a1e0c4-b70a-73d9-91cf-3e3aec8e42cb", False),
+        ("01a1e0c4-b70a-73d9-91cf-3e3aec8e42cg", False),
+        ("01a1e0c4-b70a-73d9-91cf-3e3aec8e42cb\n", False),
+        ("{1a1e0c4-b70a-73d9-91cf-3e3aec8e42c}", False),
+        ("", False),
+        ("é1a1e0c4-b70a-73d9-91cf-3e3aec8e42cb", False),
+        (None, False),
+    ],
+)
+async def test_a_bad_id_is_no_id_and_no_error(
+    intake: SqlIntake, text: str | None, good: bool
+) -> None:
+    found = await intake.conn.fetchval("select penstock_intake.as_uuid($1)", text)
+    assert (found is not None) == good

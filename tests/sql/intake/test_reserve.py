@@ -130,6 +130,19 @@ async def test_a_released_slot_frees_the_users_number(intake: SqlIntake) -> None
     assert sorted(row[0] for row in numbers) == [1, 2]
 
 
+async def test_a_limit_that_comes_later_counts_what_is_held(intake: SqlIntake) -> None:
+    await intake.stock(10)
+    await intake.reserve("u", "u", "v")
+    await intake.configure(max_per_user=2)
+    answers = await intake.reserve("u", "v", "v", "w")
+    assert [a.outcome for a in answers] == [
+        "limit_reached",
+        "reserved",
+        "limit_reached",
+        "reserved",
+    ]
+
+
 async def test_a_user_may_hold_more_than_a_thousand_slots(intake: SqlIntake) -> None:
     await intake.stock(2100)
     for part in range(3):

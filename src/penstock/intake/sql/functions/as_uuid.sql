@@ -1,8 +1,10 @@
--- Messages may be sent by anyone with the right to; a bad id must not break a whole batch.
+-- Messages may be sent by anyone with the right to; a bad id must not break a whole batch. Three
+-- cheap tests, because one expression that says it all takes five times as long.
 create or replace function penstock_intake.as_uuid(p_text text) returns uuid
 language sql immutable parallel safe
 as $$
-    select case when p_text ~ '^[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}$'
+    select case when p_text like '________-____-____-____-____________'
+                 and p_text !~ '[^0-9a-fA-F-]' and length(replace(p_text, '-', '')) = 32
                 then p_text::uuid end
 $$;
 

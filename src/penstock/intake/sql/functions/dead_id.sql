@@ -2,7 +2,8 @@ create or replace function penstock_intake.dead_id(p_msg_id bigint, p_message js
 language sql immutable parallel safe
 as $$
     select coalesce(penstock_intake.as_uuid(p_message ->> 'reservation_id'),
-                    md5('intake_dlq/' || p_msg_id)::uuid)
+                    lpad(to_hex(coalesce((p_message ->> 'original_msg_id')::bigint, p_msg_id)),
+                         32, '0')::uuid)
 $$;
 
 comment on function penstock_intake.dead_id(bigint, jsonb) is

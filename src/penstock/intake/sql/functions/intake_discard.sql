@@ -15,7 +15,7 @@ begin
     for msg_id in
         select i.msg_id from (select distinct unnest(p_msg_ids) as msg_id) i
         left join pgmq.q_intake_dlq d on d.msg_id = i.msg_id
-        order by d.message ->> 'pool_id', i.msg_id
+        order by d.message ->> 'pool_id' collate "C", i.msg_id
     loop
         select r.outcome, r.offered_id, r.message into outcome, offered_id, v_message
         from penstock_intake.discard_one(msg_id, p_cancelled, p_reason) r;

@@ -9,6 +9,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_head text := penstock_intake.uuidv7_head();
+    v_seed bytea := uuid_send(gen_random_uuid());
     v_count bigint := coalesce(cardinality(p_ids), p_count);
 begin
     if v_count is null or v_count not between 1 and 10000000 then
@@ -25,7 +26,8 @@ begin
     else
         insert into public.inventory_slots (id, pool_id)
         select (v_head || lpad(to_hex(i::bigint * 4095 / p_count), 3, '0')
-                || substr(gen_random_uuid()::text, 19))::uuid, p_pool_id
+                || '8' || substr(encode(sha256(v_seed || int4send(i)), 'hex'), 1, 15))::uuid,
+               p_pool_id
         from generate_series(1, p_count) i;
     end if;
     perform audit.record('pool_stock', 'public.inventory_slots',

@@ -16,7 +16,7 @@ begin
     for v_ticket in
         select t.* from jsonb_to_recordset(p_tickets) as t (resource_id uuid, pool_id text,
             user_id text, reservation_id uuid, confirmed_at timestamptz)
-        order by t.pool_id, t.resource_id
+        order by t.pool_id collate "C", t.resource_id
     loop
         resource_id := v_ticket.resource_id;
         outcome := penstock_intake.reconcile_one(v_ticket.resource_id, v_ticket.pool_id,

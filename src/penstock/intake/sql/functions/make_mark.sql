@@ -4,7 +4,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_name text := format('penstock_intake.%I', 'pool_' || md5(p_pool_id));
+    v_name text := format('penstock_intake.%I', 'pool_' || to_hex(hashtextextended(p_pool_id, 0)));
 begin
     execute format('create sequence %s minvalue 0 start 0', v_name);
     perform setval(v_name::regclass, 0);

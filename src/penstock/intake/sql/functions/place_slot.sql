@@ -25,9 +25,6 @@ begin
     new.ord := coalesce(new.ord, nextval('penstock_intake.slot_ord'));
     new.reservation_id := coalesce(new.reservation_id, penstock.uuidv7());
     new.locked_at := coalesce(new.locked_at, penstock.clock());
-    new.user_nth := coalesce(new.user_nth, (
-        select coalesce(max(s.user_nth), 0) + 1 from public.inventory_slots s
-        where s.pool_id = new.pool_id and s.locked_by = new.locked_by));
     return new;
 end
 $$;

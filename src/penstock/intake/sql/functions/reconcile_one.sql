@@ -31,9 +31,7 @@ begin
         reservation_id = coalesce(p_reservation_id, case when v_ours then s.reservation_id end,
                                   penstock.uuidv7()),
         request_id = case when v_ours then s.request_id end,
-        user_nth = case when v_ours then s.user_nth else (
-            select coalesce(max(o.user_nth), 0) + 1 from public.inventory_slots o
-            where o.pool_id = s.pool_id and o.locked_by = p_user_id) end,
+        user_nth = case when v_ours then s.user_nth end,
         commit_started_at = coalesce(s.commit_started_at, p_at, penstock.clock()),
         consumed_at = coalesce(p_at, penstock.clock())
     where s.id = p_resource_id;

@@ -17,9 +17,11 @@ declare
     v_new int[]; v_nths bigint[]; v_tids tid[];
     v_done int[]; v_ids uuid[]; v_reservations uuid[]; v_messages jsonb[]; v_headers jsonb[];
     v_head text := penstock_intake.uuidv7_head();
+    v_seed bytea := uuid_send(gen_random_uuid());
     v_now timestamptz := penstock.clock();
     v_rest text := 'not_open';
 begin
+    perform pg_advisory_xact_lock_shared(hashtextextended('penstock.limit/' || p_pool_id, 0));
     select * into v_policy from penstock_intake.pool_policy(p_pool_id);
     v_mark := coalesce(pg_sequence_last_value(v_policy.watermark), 0);
     select array_agg(q.ordinal), array_agg(q.kind), array_agg(q.resource_id),
@@ -38,10 +40,11 @@ begin
             update public.inventory_slots s
             set status = 'RESERVED', locked_by = p_user_ids[f.o], locked_at = v_now,
                 request_id = p_request_ids[f.o], user_nth = f.nth, headers = p_headers[f.o],
-                reservation_id = (v_head || substr(gen_random_uuid()::text, 16))::uuid,
+                reservation_id = (v_head || substr(f.h, 1, 3) || '8' || substr(f.h, 4, 15))::uuid,
                 hold_expires_at = v_now + make_interval(secs => v_policy.hold_s)
-            from (select * from unnest(v_tids, v_new, v_nths) as t (tid, o, nth)
-                  where t.tid is not null order by p_user_ids[t.o], t.nth) f
+            from (select t.*, encode(sha256(v_seed || int4send(t.o)), 'hex') as h
+                  from unnest(v_tids, v_new, v_nths) as t (tid, o, nth)
+                  where t.tid is not null order by p_user_ids[t.o] collate "C", t.nth) f
             where s.ctid = f.tid
             returning f.o, s.id, s.reservation_id, s.locked_by, s.headers
         )

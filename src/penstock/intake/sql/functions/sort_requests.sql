@@ -1,8 +1,8 @@
 -- What each request of a batch is: `again` (this request already has its slot), `copy` (the same
--- request stands earlier in the batch), `limit_reached`, or `fresh` with the number its slot will
--- have among the user's slots. Lowest unused numbers make the unique index an arbiter: at most
--- max_per_user numbers exist. The probe is LATERAL with a LIMIT, so it stays one index look-up per
--- user whatever the statistics say; users with a thousand slots are asked for once more.
+-- request stands earlier in the batch), `limit_reached`, or `fresh`. Where the pool has a limit, a
+-- fresh one is told the number that its slot will have among the user's slots. Lowest unused
+-- numbers make the unique index an arbiter: no more than max_per_user numbers exist. The probes are
+-- LATERAL with a LIMIT, so that they stay one index look-up per user whatever the statistics say.
 create or replace function penstock_intake.sort_requests(
     p_pool_id text, p_user_ids text[], p_request_ids text[], p_max int
 ) returns table (ordinal int, kind text, nth bigint, resource_id uuid, reservation_id uuid)
@@ -12,28 +12,22 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
     with probed as (
-        select w.o, w.u, w.r, h.held, h.nths, coalesce(h.id, old.id) as id,
-               coalesce(h.reservation, old.reservation_id) as reservation,
+        select w.o, w.u, w.r, a.id, a.reservation_id, h.nths,
+               coalesce(cardinality(h.nths), 0) as held,
                row_number() over (partition by w.u, w.r order by w.o) as copy
-        from unnest(p_user_ids, p_request_ids) with ordinality as w (u, r, o)
-        cross join lateral (
-            select count(*) as held, array_agg(x.user_nth) as nths,
-                   (array_agg(x.id) filter (where x.request_id = w.r))[1] as id,
-                   (array_agg(x.reservation_id) filter (where x.request_id = w.r))[1] as reservation
-            from (
-                select s.id, s.reservation_id, s.request_id, s.user_nth
-                from public.inventory_slots s
-                where s.pool_id = p_pool_id and s.locked_by = w.u
-                order by s.user_nth desc
-                limit 1000
-            ) x
-        ) h
+        from (select x.u collate "C" as u, x.r collate "C" as r, x.o
+              from unnest(p_user_ids, p_request_ids) with ordinality as x (u, r, o)) w
         left join lateral (
             select s.id, s.reservation_id from public.inventory_slots s
-            where h.held = 1000 and s.pool_id = p_pool_id and s.locked_by = w.u
-              and s.request_id = w.r
+            where s.pool_id = p_pool_id and s.locked_by = w.u and s.request_id = w.r
             limit 1
-        ) old on true
+        ) a on true
+        left join lateral (
+            select array_agg(x.user_nth) as nths
+            from (select s.user_nth from public.inventory_slots s
+                  where s.pool_id = p_pool_id and s.locked_by = w.u and s.user_nth is not null
+                  limit 1000) x
+        ) h on p_max is not null
     ), counted as (
         select p.*, p.id is null and (p.r is null or p.copy = 1) as is_new,
                row_number() over (
@@ -45,11 +39,11 @@ as $$
                 when not c.is_new then 'copy'
                 when c.held + c.k > p_max then 'limit_reached'
                 else 'fresh' end,
-           case when c.held = 0 then c.k
-                when p_max is null then c.nths[1] + c.k
+           case when p_max is null then null
+                when c.held = 0 then c.k
                 else (select n from generate_series(1, c.held + c.k) as n
                       where n <> all (c.nths) order by n offset c.k - 1 limit 1) end,
-           c.id, c.reservation
+           c.id, c.reservation_id
     from counted c
     order by c.o
 $$;

@@ -1,7 +1,8 @@
 create or replace function penstock_ledger.as_uuid(p_text text) returns uuid
 language sql immutable parallel safe
 as $$
-    select case when p_text ~ '^[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}$'
+    select case when p_text like '________-____-____-____-____________'
+                 and p_text !~ '[^0-9a-fA-F-]' and length(replace(p_text, '-', '')) = 32
                 then p_text::uuid end
 $$;
 
