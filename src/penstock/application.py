@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
+from penstock.intake.public import Intake
 from penstock.kernel.database import Database
 from penstock.kernel.errors import BadSetting, NotFound, NotOpened, WrongUsage
 from penstock.kernel.events import Events, Subscriber
@@ -44,6 +45,7 @@ class Penstock:
     """
 
     outbox: Outbox
+    intake: Intake
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class Penstock:
         self._depth = 0
         self.events = Events()
         self.outbox = Outbox(self.resources, self._opened_database)
+        self.intake = Intake(lambda: self.lending)
 
     @classmethod
     def from_env(cls) -> "Penstock":
@@ -124,6 +127,7 @@ class Penstock:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
         if lending is not None:
+            await self.intake.close()
             await lending.database.close()
             if lending.ledger is not None:
                 await lending.ledger.close()
@@ -244,7 +248,7 @@ class Penstock:
 
     def parts(self, only: Collection[str] = ()) -> list[Working]:
         """The products that can work here, all or the named ones."""
-        every: list[Working] = [self.outbox]
+        every: list[Working] = [self.outbox, self.intake]
         unknown = set(only) - {part.queue_name for part in every}
         if unknown:
             raise NotFound(f"no queue named {', '.join(sorted(unknown))} here")
@@ -257,8 +261,11 @@ class Penstock:
         lending = self.lending
         parts = self.parts(only)
         schema = importlib.import_module("penstock.kernel.schema")  # not needed to publish
-        products = schema.select_products(("kernel", *(part.queue_name for part in parts)))
         async with lending.database.connection() as conn:
+            if not only:  # a product that was left out of the migration is left out here
+                installed = await schema.installed_products(conn)
+                parts = [part for part in parts if part.queue_name in installed] or parts
+            products = schema.select_products(("kernel", *(part.queue_name for part in parts)))
             await schema.check_schema(conn, products)
         kinds = [kind for part in parts for kind in part.kinds()]
         async with self.resources.opened(kinds):

@@ -89,8 +89,12 @@ class Authenticator:
         """Let operators pass: the admin key or the service role."""
         await self._require_key(self._settings.admin_key, headers)
 
+    def bears(self, key: Secret | None, headers: Headers) -> bool:
+        """Whether the caller shows this key, in constant time; an unset key nobody shows."""
+        return _is(key, credential(headers) or "")
+
     async def _require_key(self, key: Secret | None, headers: Headers) -> None:
-        if not _is(key, credential(headers) or ""):
+        if not self.bears(key, headers):
             await self.require_service(headers)
 
     async def _claims(self, token: str) -> Mapping[str, Any]:

@@ -14,7 +14,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from penstock.api.app import App, intake_routes
+from penstock.api.auth import Authenticator
 from penstock.api.health import Health, database_check
+from penstock.intake.public import Intake
 from penstock.kernel.errors import NotOpened
 from penstock.kernel.events import Subscriber
 from penstock.kernel.lending import Lending
@@ -36,6 +39,8 @@ class Application(Protocol):
     def lending(self) -> Lending:
         """What is open."""
         ...
+
+    intake: Intake
 
     def lifespan(
         self, *, work: bool = False
@@ -80,11 +85,25 @@ class Mounted:
         lending = self._application.lending
         if self._inner is None or lending is not self._lending:
             self._lending = lending
-            self._inner = Starlette(routes=self._build())
+            self._inner = self._build()
         return self._inner
 
-    def _build(self) -> list[BaseRoute]:
-        return [] if self._only else list(health_of(self._application).routes())
+    def _build(self) -> ASGIApp:
+        lending = self._application.lending
+        auth = Authenticator(lending.settings)
+        routes: list[BaseRoute] = []
+        hot: dict[str, ASGIApp] = {}
+        if not self._only:
+            routes += health_of(self._application).routes()
+        if not self._only or "intake" in self._only:
+            more, hot = intake_routes(
+                self._application.intake.desk,
+                ledger=lending.ledger,
+                settings=lending.settings,
+                auth=auth,
+            )
+            routes += more
+        return App(routes, hot)
 
 
 def health_of(application: Application) -> Health:

@@ -67,6 +67,11 @@ _LIST = (
     " error_code, error, enqueued_at, routed_to_dlq_at, commit_started"
     " from public.intake_dlq_list($1::text, $2::bigint, $3::int)"
 )
+_ONE = (
+    "select d.id, d.resource_id, c.commit_webhook_url is not null as by_webhook"
+    " from public.intake_dlq_list(null, $1::bigint, 1) d"
+    " left join public.engine_config c on c.pool_id = d.pool_id where d.msg_id = $1::bigint + 1"
+)
 _REPLAY = (
     "select msg_id, outcome, new_msg_id, audit_id"
     " from public.intake_replay($1::bigint[], $2::text, $3::text)"
@@ -191,6 +196,12 @@ async def tend(conn: Connection) -> Mapping[str, Any]:
 async def dead_list(conn: Connection, pool: str | None, after: int, limit: int) -> Rows:
     """Dead letters by number, of one pool or all; metadata only."""
     return await call(conn, _LIST, pool, after, limit)
+
+
+async def dead_one(conn: Connection, msg_id: int) -> Mapping[str, Any] | None:
+    """Reservation and resource of one dead letter, and whether its pool commits by webhook."""
+    rows = await call(conn, _ONE, msg_id - 1)
+    return rows[0] if rows else None
 
 
 async def dead_replay(conn: Connection, msg_ids: Sequence[int], reason: str, operator: str) -> Rows:

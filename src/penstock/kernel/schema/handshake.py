@@ -10,6 +10,11 @@ from penstock.kernel.sqlfiles import Product
 _VERSIONS = "select product, max(version) as version from penstock.migration group by product"
 
 
+async def installed_products(conn: Connection) -> frozenset[str]:
+    """The names of the products that the database has, in whatever version."""
+    return frozenset(row["product"] for row in await call(conn, _VERSIONS))
+
+
 async def check_schema(conn: Connection, products: Iterable[Product]) -> None:
     """Raise SchemaMissing or SchemaTooNew, naming the command to run; one cheap query."""
     rows = await call(conn, _VERSIONS)

@@ -1,0 +1,92 @@
+"""The one place where routes come together: hot ones beside Starlette, the rest inside."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import asyncpg
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.api.asgi import ClientGone
+from penstock.api.auth import Authenticator
+from penstock.api.functions import Functions, TableReads, response_of
+from penstock.api.intake import ClaimRoute, Form, ReservationRoute, StatusRoute
+from penstock.api.problems import Answer, problem, rest_error
+from penstock.intake.desk import Desk
+from penstock.kernel.database import Database
+from penstock.kernel.errors import DatabaseUnreachable, NotFound, PenstockError
+from penstock.kernel.http_errors import RequestRefused
+from penstock.kernel.settings import Settings
+
+CLAIM_PATH = "/rest/v1/rpc/claim_resource_and_queue"
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class App:
+    """Sends a request straight to a hot route by its path, everything else to Starlette."""
+
+    def __init__(self, routes: Sequence[BaseRoute], hot: Mapping[str, ASGIApp]) -> None:
+        self._hot = dict(hot)
+        self._rest = Starlette(routes=list(routes), exception_handlers={HTTPException: _unrouted})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            hot = self._hot.get(path)
+            if hot is not None:
+                await hot(scope, receive, send)
+                return
+        await self._rest(scope, receive, send)
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """What no route takes is answered in the same form as everything else."""
+    assert isinstance(error, HTTPException), "registered for nothing else"
+    form = rest_error if request.url.path.startswith("/rest/") else problem
+    if error.status_code == 404:
+        return response_of(form(NotFound("there is nothing at this address")))
+    return response_of(form(RequestRefused(error.detail, status=error.status_code)))
+
+
+def intake_routes(
+    desk: Desk, *, ledger: Database | None, settings: Settings, auth: Authenticator
+) -> tuple[list[BaseRoute], dict[str, ASGIApp]]:
+    """Intake's routes, and those that bypass the router."""
+    functions = Functions(desk, auth, settings)
+    reads = TableReads(desk.database, ledger, auth, settings)
+    dlq = "/functions/v1/admin-dlq"
+    routes: list[BaseRoute] = [
+        Route("/v1/pools/{pool}/reservations", ReservationRoute(desk, auth), methods=["POST"]),
+        Route("/v1/reservations/{reservation_id}", StatusRoute(desk, auth), methods=["GET"]),
+        Route(
+            "/functions/v1/bridge-worker",
+            answering(functions.bridge_worker, problem),
+            methods=["POST"],
+        ),
+        Route(dlq, answering(functions.dead_list, problem), methods=["GET"]),
+        Route(f"{dlq}/replay", answering(functions.dead_replay, problem), methods=["POST"]),
+        Route(f"{dlq}/discard", answering(functions.dead_discard, problem), methods=["POST"]),
+        Route("/rest/v1/{table}", answering(reads.read, rest_error), methods=["GET"]),
+    ]
+    return routes, {CLAIM_PATH: ClaimRoute(desk, auth)}
+
+
+def answering(handle: Callable[[Request], Awaitable[Answer]], form: Form) -> Endpoint:
+    """A Starlette endpoint whose errors come out in the given form."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return response_of(await handle(request))
+        except ClientGone:
+            return Response(status_code=400)
+        except PenstockError as error:
+            return response_of(form(error))
+        except asyncpg.PostgresError:
+            return response_of(form(DatabaseUnreachable()))
+
+    return endpoint
