@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 from penstock.intake.public import Intake
 from penstock.kernel.database import Database
 from penstock.kernel.errors import BadSetting, NotFound, NotOpened, WrongUsage
-from penstock.kernel.events import Events, Subscriber
+from penstock.kernel.events import Events, Observation, Subscriber
 from penstock.kernel.handlers import Hook
 from penstock.kernel.injection import Resources
 from penstock.kernel.lending import Lending, Working
@@ -168,6 +168,8 @@ class Penstock:
                 if work is False:
                     yield
                     return
+                if not self.events.active:
+                    self.subscribe(_log_observation)
                 only = () if work is True else work
                 task = asyncio.create_task(self.work(only=only))
                 task.add_done_callback(_log_failure)
@@ -316,6 +318,13 @@ async def _until_drained(worker: Worker, run: "asyncio.Task[WorkReport]") -> Wor
         worker.stop()
         await run
         raise
+
+
+def _log_observation(observation: Observation) -> None:
+    """What a worker inside somebody's web application says, in that application's logs."""
+    level = logging.getLevelNamesMapping()[observation.level.upper()]
+    if _log.isEnabledFor(level):
+        _log.log(level, "%s", observation)
 
 
 def _log_failure(task: "asyncio.Task[WorkReport]") -> None:

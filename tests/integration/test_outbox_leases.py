@@ -150,3 +150,31 @@ async def test_long_handlers_keep_their_lease(
     report = await work(ps)
     assert (report.finished, report.stale) == (1, 0)
     assert not [each for each in seen if isinstance(each, LeaseWasLost)]
+
+
+async def test_a_finished_row_in_an_open_transaction_holds_up_no_other_lease(
+    ps: Penstock, topic: Topic[Job], conn: Connection, database_url: str
+) -> None:
+    """One handler finishes its event and keeps the transaction open; another outlives its lease."""
+    seen: list[Observation] = []
+    ps.subscribe(seen.append)
+    await conn.execute("update penstock.queue_config set lease_s = 1 where queue = 'outbox'")
+    other_done = asyncio.Event()
+
+    @topic.on()
+    async def handler(event: Event[Job]) -> None:
+        if event.data.number == 1:
+            user = await asyncpg.connect(database_url)
+            async with user.transaction():
+                await event.finish(user)
+                await asyncio.wait_for(other_done.wait(), 10)
+            await user.close()
+        else:
+            await asyncio.sleep(2.5)  # longer than the lease, which is real time
+            other_done.set()
+
+    await publish(conn, topic, 1, 2)
+    report = await work(ps)
+    assert (report.finished, report.stale) == (2, 0)
+    assert await states(conn) == {"DELIVERED": 2}
+    assert not [each for each in seen if isinstance(each, LeaseWasLost)]

@@ -54,6 +54,21 @@ async def test_an_exception_is_a_retry_that_keeps_its_type_and_nothing_of_its_te
     assert seen.error_type == "CardDeclinedError"
 
 
+async def test_the_log_shows_where_it_was_raised_once_and_not_what_it_said(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(event: Event[Data]) -> None:
+        raise LookupError("card 4111")
+
+    bound = stage.bind(handler)
+    for _ in range(3):
+        await bound.handle([make_item()])
+    assert caplog.text.count("raised LookupError") == 1
+    assert "in handler" in caplog.text
+    assert "card 4111\n" not in caplog.text.replace('raise LookupError("card 4111")', "")
+    assert len(stage.seen) == 3
+
+
 async def test_what_is_no_verdict_is_held_because_the_effect_has_happened(stage: Stage) -> None:
     async def handler(event: Event[Data]) -> str:
         return "sent"

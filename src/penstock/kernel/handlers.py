@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 from typing import Any, TypeAlias
 
 from penstock.kernel.codec import Decode
@@ -36,6 +37,7 @@ OpenTransaction: TypeAlias = Callable[[], AbstractAsyncContextManager[Tx]]
 
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CODE_LENGTH_MAX = 60
+TELL_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class BoundHandler:
         # The keeper renews at two thirds of a lease; asking for more here would extend every time.
         self._margin_s = min(options.timeout_s, runtime.lease_s / 3)
         self._hooks = [asynccontextmanager(hook) for hook in runtime.hooks]
+        self._told_at: dict[str, float] = {}
 
     async def handle(self, items: Sequence[Item]) -> Sequence[Answer]:
         """Run the effect for each item and answer in the order of the items."""
@@ -325,9 +328,13 @@ class BoundHandler:
         self._runtime.events.emit(
             HandlerRaised(self._runtime.queue, item.topic, item.id, item.attempt, name)
         )
+        now = monotonic()
+        if now - self._told_at.get(name, float("-inf")) < TELL_EVERY_S:
+            return  # a thousand failures of one kind have one place in the source
+        self._told_at[name] = now
         # The frames show where; the exception's text stays out, because it may quote a payload.
         frames = "".join(traceback.format_tb(error.__traceback__))
-        _log.info("handler_traceback", extra={"error_type": name, "frames": frames})
+        _log.warning("handler_traceback %s raised %s\n%s", self._plan.name, name, frames)
 
 
 def _item(event: Event[Any]) -> Item:

@@ -52,7 +52,11 @@ class Keeper:
         due = [
             item
             for item in self._held()
-            if not item.lease.lost and item.lease.remaining_s() < self._lease_s * 2 / 3
+            # A row that the user's open transaction has finished is locked: asking for it would
+            # hold up the extension of all the others.
+            if not item.lease.lost
+            and not item.finished_by_handler
+            and item.lease.remaining_s() < self._lease_s * 2 / 3
         ]
         if not due:
             return
