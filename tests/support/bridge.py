@@ -73,6 +73,7 @@ class Call:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    raw: bytes
 
 
 @dataclass
@@ -104,9 +105,9 @@ class Receiver:
         self.running += 1
         self.most = max(self.most, self.running)
         try:
-            body = json.loads(await request.read())
+            raw = await request.read()
             headers = {name.lower(): value for name, value in request.headers.items()}
-            self.calls.append(Call(request.path, headers, body))
+            self.calls.append(Call(request.path, headers, json.loads(raw), raw))
             await asyncio.sleep(self.delay_s)
             waiting = self.statuses.get(request.path, [200])
             status = waiting.pop(0) if len(waiting) > 1 else waiting[0]
