@@ -113,6 +113,23 @@ def test_what_does_not_end_within_the_drain_is_given_back(
     assert sql.execute("select attempts from public.outbox").fetchone() == (0,)
 
 
+def test_a_stop_that_comes_before_the_work_ends_it_quietly(
+    app: Path, environ: Any, sql: Any
+) -> None:
+    """The application waits for a lock while it is opened; the signal finds nothing to drain."""
+    with sql.transaction():
+        sql.execute("lock table penstock.migration in access exclusive mode")
+        with running(["work", "--app", "app:ps"], app, environ) as program:
+            program.until(lambda: _waits_for_lock(sql), "the start")
+            assert program.stop() == 0, program.output
+    assert "Traceback" not in program.output
+
+
+def _waits_for_lock(sql: Any) -> bool:
+    query = "select count(*) from pg_locks where not granted"
+    return bool(sql.execute(query).fetchone()[0])
+
+
 def test_processes_are_restarted_when_killed_and_stopped_together(
     app: Path, environ: Any, sql: Any
 ) -> None:

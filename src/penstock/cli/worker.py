@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from importlib import import_module
@@ -82,8 +82,10 @@ def run(
     _observe(application)
 
     async def act() -> WorkReport:
-        async with application, _signals(application):
-            return await application.run_once(queue, deadline_s=deadline, limit=limit)
+        reports = []  # stays empty when a signal comes before the work
+        async with _signals(application), application:
+            reports.append(await application.run_once(queue, deadline_s=deadline, limit=limit))
+        return sum(reports, WorkReport())
 
     report = _run(act())
     if invocation.as_json:
@@ -135,18 +137,23 @@ def _raised_again() -> Iterator[None]:
 
 
 async def _work(application: Penstock, only: Any, parent: int | None) -> WorkReport:
-    async with application, _signals(application), _health(application):
-        watch = asyncio.create_task(watch_parent(parent, application.stop)) if parent else None
+    reports = []  # stays empty when a signal comes before the work
+    async with _signals(application) as stop, application, _health(application):
+        watch = asyncio.create_task(watch_parent(parent, stop)) if parent else None
         try:
-            return await application.work(only=only)
+            reports.append(await application.work(only=only))
         finally:
             if watch is not None:
                 watch.cancel()
+    return sum(reports, WorkReport())
 
 
 @asynccontextmanager
-async def _signals(application: Penstock) -> AsyncIterator[None]:
-    """The first signal drains; the second ends the process, which loses nothing either."""
+async def _signals(application: Penstock) -> AsyncIterator[Callable[[], None]]:
+    """The first signal drains; the second ends the process, which loses nothing either.
+
+    A signal that comes before there is anything to drain ends the block.
+    """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     seen: list[bool] = []
@@ -161,7 +168,10 @@ async def _signals(application: Penstock) -> AsyncIterator[None]:
     for name in STOP_SIGNALS:
         loop.add_signal_handler(name, stop)
     try:
-        yield
+        yield stop
+    except asyncio.CancelledError:
+        if not seen or task is None or task.uncancel():
+            raise
     finally:
         for name in STOP_SIGNALS:
             loop.remove_signal_handler(name)
