@@ -337,6 +337,40 @@ class BoundHandler:
         _log.warning("handler_traceback %s raised %s\n%s", self._plan.name, name, frames)
 
 
+class PlainHandler(BoundHandler):
+    """The commonest kind, made quick: one event at a time, async, nothing around the call."""
+
+    @classmethod
+    def fits(cls, registration: Registration, runtime: Runtime) -> bool:
+        """Whether a registration needs none of what this class leaves out."""
+        plan = registration.plan
+        bare = plan.tx is None and plan.attempt is None and not plan.resources
+        alone = plan.is_async and not plan.batch and not runtime.hooks
+        return bare and alone and not runtime.traces.active
+
+    async def _handle(self, items: Sequence[Item]) -> Sequence[Answer]:
+        (item,) = items
+        answers: dict[int, Answer] = {}
+        event = self._event(item, answers) if item.lease.covers(self._margin_s) else None
+        if event is None:
+            return await super()._handle(items)  # a short lease or a bad payload: take the long way
+        try:
+            result = await within(self._effect([event], event, {}), self.timeout_s)
+        except _UserTimeout as wrapped:
+            return [self._failure(item, wrapped.error)]
+        except TimeoutError:
+            return [self._failure(item, _TimedOut())]
+        except Exception as error:  # the boundary to the user's code, as in the other kinds
+            return [self._failure(item, error)]
+        return [CHECK if item.finished_by_handler else verdict_of(result)]
+
+
+def bind(registration: Registration, runtime: Runtime) -> BoundHandler:
+    """A registration inside a running process, in the quickest form that does all it asks for."""
+    kind = PlainHandler if PlainHandler.fits(registration, runtime) else BoundHandler
+    return kind(registration, runtime)
+
+
 def _item(event: Event[Any]) -> Item:
     item = event._item
     assert item is not None, "events of a bound handler carry their item"

@@ -73,7 +73,7 @@ class Pump:
         self._limits = limits
         self._backoff = Backoff(policy.backoff_base_s, policy.backoff_cap_s)
         self._lanes = {
-            topic: Lane(handler, limits.batch, self._on_answers, self._on_failure)
+            topic: Lane(handler, 2 * limits.batch, self._on_answers, self._on_failure)
             for topic, handler in handlers.items()
         }
         self._held: dict[int, Item] = {}

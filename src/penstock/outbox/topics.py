@@ -30,7 +30,7 @@ from penstock.kernel.connections import (
 from penstock.kernel.database import Database
 from penstock.kernel.errors import BadHandler, BadPayload, WrongUsage
 from penstock.kernel.event import Batch, Event
-from penstock.kernel.handlers import BoundHandler, Options, Registration
+from penstock.kernel.handlers import Options, Registration, bind
 from penstock.kernel.ids import uuid7
 from penstock.kernel.injection import Resources, plan_for
 from penstock.kernel.lending import Lending
@@ -102,7 +102,7 @@ class Outbox:
         calls = sum(r.options.concurrency for r in self.registrations.values())
         runtime = await lending.runtime(queue, OutboxEnding(), calls=calls)
         return Assignment(
-            queue, {name: BoundHandler(r, runtime) for name, r in self.registrations.items()}
+            queue, {name: bind(r, runtime) for name, r in self.registrations.items()}
         )
 
     def jobs(self, lending: Lending) -> Mapping[str, Job]:

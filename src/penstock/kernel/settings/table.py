@@ -98,7 +98,7 @@ class Settings:
     ] = None
     batch_size: Annotated[
         int, Spec("worker", "Most items one claim takes.", parse.integer(1, 1000))
-    ] = 200
+    ] = 500
     concurrency: Annotated[
         int,
         Spec(
