@@ -118,4 +118,4 @@ def test_policy_without_intake_in_the_database_is_not_disturbed(
     assert cli("migrate", "--only", "outbox").code == 0
     exported = cli("export")
     assert exported.code == 0, exported.err
-    assert "[queue.outbox]" in exported.out
+    assert '[queue."outbox"]' in exported.out
