@@ -75,9 +75,7 @@ _DEAD = (
     " dead_at from webhook.replay_filter($1::text, $2::uuid, $3::text, $4::text, $5::text,"
     " $6::timestamptz, $7::timestamptz, $8::integer)"
 )
-_REPLAY = (
-    "select id, audit_id from webhook.inbox_replay($1::uuid[], $2::text, $3::text, $4::text)"
-)
+_REPLAY = "select id, audit_id from webhook.inbox_replay($1::uuid[], $2::text, $3::text, $4::text)"
 _STORED = (
     "select id, source, provider, raw_body, signature, headers::text, content_type, received_at"
     " from webhook.stored_event($1::uuid[])"

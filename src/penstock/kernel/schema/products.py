@@ -15,10 +15,11 @@ _PACKAGES = {
     "outbox": "penstock.outbox",
     "intake": "penstock.intake",
     "payments": "penstock.payments",
+    "inbox": "penstock.inbox",
     "ledger": "penstock.ledger",
 }
 # The kernel stands in both databases: each has its own clock, audit log and migration records.
-ENGINE = (KERNEL, "outbox", "intake", "payments")
+ENGINE = (KERNEL, "outbox", "intake", "payments", "inbox")
 LEDGER = (KERNEL, "ledger")
 
 
