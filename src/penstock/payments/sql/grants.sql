@@ -73,10 +73,11 @@ begin
 end
 $$;
 
-insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story)
+insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story, kinds)
 values ('payments', 'payments', 'penstock_payments.dead', 'penstock_payments.stats',
-        'public.payment_replay', 'public.payment_discard', 'public.payment_story')
-on conflict (queue) do nothing;
+        'public.payment_replay', 'public.payment_discard', 'public.payment_story',
+        array['rail', 'participant'])
+on conflict (queue) do update set kinds = excluded.kinds;
 select public.payment_partitions();
 select penstock.put_job('payments_reap', 15);
 select penstock.put_job('payments_partitions', 86400);

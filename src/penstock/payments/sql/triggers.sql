@@ -64,3 +64,15 @@ create or replace trigger payment_chain_no_truncate
     before truncate on public.payment_chain
     for each statement execute function penstock_payments.refuse_change();
 alter table public.payment_chain enable always trigger payment_chain_no_truncate;
+
+create or replace trigger participant_outbox_sequences_permanent
+    before delete on public.participant_outbox_sequences
+    for each row execute function penstock_payments.refuse_change();
+alter table public.participant_outbox_sequences
+    enable always trigger participant_outbox_sequences_permanent;
+
+create or replace trigger participant_outbox_sequences_no_truncate
+    before truncate on public.participant_outbox_sequences
+    for each statement execute function penstock_payments.refuse_change();
+alter table public.participant_outbox_sequences
+    enable always trigger participant_outbox_sequences_no_truncate;

@@ -17,30 +17,31 @@ begin
     return array(
         with mine as materialized (
             select i.outbox_id, i.rail_type, i.phase, i.first_sent_at, i.late_at, i.late_reference,
-                   i.late_code, (i.attempt_no + 1 - i.uncounted) / 2 as attempt, g.ord
-            from unnest(p_tokens) with ordinality as g (token, ord)
+                   i.late_code, (i.attempt_no + 1 - i.uncounted) / 2 as attempt, e.state,
+                   e.delay_s, e.rail_reference, e.rail_code, e.error_code, e.error_message,
+                   e.latency_ms
+            from unnest(p_ends, p_tokens) as e (outbox_id, state, delay_s, rail_reference,
+                rail_code, error_code, error_message, latency_ms, token)
             join public.payment_outbox_inflight i
-                on i.outbox_id = (p_ends[g.ord]).outbox_id and i.lease_token = g.token
+                on i.outbox_id = e.outbox_id and i.lease_token = e.token
             for update of i
         ), judged as (
-            select m.*, e.state, e.delay_s, e.rail_reference, e.rail_code, e.error_code,
-                   e.error_message, e.latency_ms,
+            select m.*,
                    case when m.late_at is not null then 'DISPATCHED'
-                        when e.state = 'UNKNOWN' and m.phase = 'sent' and (
+                        when m.state = 'UNKNOWN' and m.phase = 'sent' and (
                                 m.attempt >= v_max or not coalesce((
                                     select r.idempotent
                                        and m.first_sent_at + r.idempotency_window > v_now
-                                           + make_interval(secs => coalesce(e.delay_s, 0)
+                                           + make_interval(secs => coalesce(m.delay_s, 0)
                                                                    + r.timeout_ms / 1000.0)
                                     from public.payment_rails r
                                     where r.rail_type = m.rail_type), false))
                             then 'HELD'
-                        when e.state in ('UNKNOWN', 'RETRYABLE') and m.attempt >= v_max
+                        when m.state in ('UNKNOWN', 'RETRYABLE') and m.attempt >= v_max
                             then 'FAILED'
-                        when e.state = 'UNKNOWN' then 'RETRYABLE'
-                        else e.state end as final
+                        when m.state = 'UNKNOWN' then 'RETRYABLE'
+                        else m.state end as final
             from mine m
-            cross join lateral unnest(p_ends[m.ord:m.ord]) e
         )
         select row(
             j.outbox_id, j.final, coalesce(j.delay_s, penstock_payments.backoff_s(j.attempt)),

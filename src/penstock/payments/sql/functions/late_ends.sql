@@ -13,18 +13,18 @@ declare
     v_late record;
 begin
     for v_late in
-        select e.outbox_id, e.state, e.rail_reference, e.rail_code, e.latency_ms, g.token,
+        select e.outbox_id, e.state, e.rail_reference, e.rail_code, e.latency_ms, e.token,
                coalesce(
                    (select a.state::text from public.payment_outbox_attempts a
-                    where a.outbox_id = e.outbox_id and a.lease_token = g.token
+                    where a.outbox_id = e.outbox_id and a.lease_token = e.token
                       and a.state in ('DISPATCHED', 'RETRYABLE', 'FAILED')
                       and (e.state <> 'DISPATCHED' or a.state = 'DISPATCHED')
                     order by a.attempt_no desc limit 1),
                    (select 'HELD' from public.payment_outbox_inflight i
-                    where i.outbox_id = e.outbox_id and i.held_token = g.token
+                    where i.outbox_id = e.outbox_id and i.held_token = e.token
                       and e.state <> 'DISPATCHED')) as known
-        from unnest(p_tokens) with ordinality as g (token, ord)
-        cross join lateral unnest(p_given[g.ord:g.ord]) e
+        from unnest(p_given, p_tokens) as e (outbox_id, state, delay_s, rail_reference, rail_code,
+            error_code, error_message, latency_ms, token)
         where e.outbox_id not in (select a.outbox_id from unnest(p_applied) a)
     loop
         outbox_id := v_late.outbox_id;

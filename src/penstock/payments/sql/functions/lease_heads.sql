@@ -18,6 +18,8 @@ as $$
 #variable_conflict use_column
 declare
     v_now timestamptz := penstock.clock();
+    v_head text := lpad(to_hex(penstock.milliseconds(clock_timestamp())), 12, '0') || '7';
+    v_seed bytea := uuid_send(gen_random_uuid());
     v_constraint text;
 begin
     return query
@@ -45,17 +47,21 @@ begin
                  lease_owner, lease_expires_at, first_sent_at, error_code)
             select t.outbox_id, t.instruction_id, t.participant_id, t.sequence_id,
                    t.idempotency_key, t.rail_type, t.payload, t.headers, t.created_at,
-                   t.attempt_count + 1, t.uncounted, v_now, gen_random_uuid(), p_owner,
+                   t.attempt_count + 1, t.uncounted, v_now,
+                   substr(encode(sha256(v_seed || uuid_send(t.outbox_id)), 'hex'), 1, 32)::uuid,
+                   p_owner,
                    v_now + make_interval(secs => p_lease_s), t.first_sent_at, t.claim_code
             from taken t
             returning i.*
         ), recorded as (
             insert into public.payment_outbox_attempts
-                (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type,
-                 payload, attempt_no, state, claimed_at, error_code, lease_token, lease_owner)
-            select l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id,
+                (attempt_id, outbox_id, instruction_id, participant_id, sequence_id,
+                 idempotency_key, rail_type, payload, attempt_no, state, claimed_at, error_code,
+                 created_at, lease_token, lease_owner)
+            select penstock_payments.id_of(v_head, sha256(uuid_send(l.outbox_id) || v_seed)),
+                   l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id,
                    l.idempotency_key, l.rail_type, l.payload, l.attempt_no, 'DISPATCHING',
-                   l.claimed_at, l.error_code, l.lease_token, l.lease_owner
+                   l.claimed_at, l.error_code, v_now, l.lease_token, l.lease_owner
             from leased l
         )
         select l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key,

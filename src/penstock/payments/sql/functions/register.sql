@@ -42,7 +42,7 @@ begin
             from public.bump_participant_outbox_seq(v_each.participant, v_each.count) as f (first),
                  generate_series(0, v_each.count - 1) as i order by 1);
     end loop;
-    v_ids := array(select penstock.uuidv7() from unnest(v_ords) order by 1);
+    v_ids := penstock_payments.make_ids(cardinality(v_ords));
     insert into public.payment_outbox_registry
         (instruction_id, idempotency_key, outbox_id, participant_id, sequence_id, rail_type,
          payload_sha256, sole)

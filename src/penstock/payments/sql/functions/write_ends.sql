@@ -10,6 +10,8 @@ set enable_seqscan = off
 as $$
 declare
     v_now timestamptz := penstock.clock();
+    v_seed bytea := uuid_send(gen_random_uuid());
+    v_head text := lpad(to_hex(penstock.milliseconds(clock_timestamp())), 12, '0') || '7';
 begin
     with e as materialized (
         select * from unnest(p_ends)
@@ -29,15 +31,16 @@ begin
         where i.outbox_id = e.outbox_id and e.state = 'HELD' and i.held_at is null
     ), recorded as (
         insert into public.payment_outbox_attempts
-            (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type,
-             payload, attempt_no, state, claimed_at, completed_at, rail_reference, rail_code,
-             error_code, error_message, latency_ms, lease_token, lease_owner)
-        select g.outbox_id, g.instruction_id, g.participant_id, g.sequence_id, g.idempotency_key,
+            (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key,
+             rail_type, payload, attempt_no, state, claimed_at, completed_at, rail_reference,
+             rail_code, error_code, error_message, latency_ms, created_at, lease_token, lease_owner)
+        select penstock_payments.id_of(v_head, sha256(v_seed || uuid_send(g.outbox_id))),
+               g.outbox_id, g.instruction_id, g.participant_id, g.sequence_id, g.idempotency_key,
                g.rail_type, g.payload, g.attempt_no + 1,
                (case when g.state in ('RELEASED', 'RESOLVED') then 'RETRYABLE' else g.state
                 end)::public.outbox_attempt_state,
                g.claimed_at, v_now, g.rail_reference, g.rail_code, g.end_code,
-               left(g.end_message, 2000), least(g.latency_ms, 2147483647)::integer,
+               left(g.end_message, 2000), least(g.latency_ms, 2147483647)::integer, v_now,
                coalesce(g.lease_token, g.held_token), g.lease_owner
         from gone g
     ), requeued as (
