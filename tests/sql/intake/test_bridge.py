@@ -300,3 +300,30 @@ async def test_a_message_that_commits_late_is_swept_up(
     assert not await intake.claim(), "below the watermark"
     assert (await intake.tend())["swept"] == 1
     assert [row["user_id"] for row in await intake.claim()] == ["slow"]
+
+
+async def test_a_clock_that_is_set_back_loses_no_message(intake: SqlIntake) -> None:
+    await intake.stock(1)
+    await intake.shift(7200)
+    await intake.tend()
+    await intake.shift(-7200)
+    await intake.reserve("u")
+    (row,) = await intake.claim(lease_s=1)
+    await intake.tend()
+    await intake.shift(60)
+    await intake.tend()
+    (again,) = await intake.claim()
+    assert (again["msg_id"], again["read_ct"]) == (row["msg_id"], 2)
+
+
+async def test_a_completion_for_an_earlier_reservation_does_not_sell_the_slot(
+    intake: SqlIntake,
+) -> None:
+    await sell(intake, validation_webhook_url="https://example.org/v")
+    (row,) = await intake.claim()
+    await release(intake, row)
+    assert await intake.buy("next") == row["resource_id"]
+    assert await intake.complete(row) == ["stale"]
+    slot = await intake.slot(row["resource_id"])
+    assert (slot["status"], slot["locked_by"]) == ("RESERVED", "next")
+    assert await intake.depth() == 1

@@ -4,21 +4,16 @@ from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
-from tests.support.database import administer, cloned, run_apart
+from tests.support.database import cloned
+from tests.support.ledger import ledger_template as make_ledger_template
 
-from penstock.kernel.schema import migrate, select_products
-from penstock.kernel.schema.products import LEDGER
 from penstock.postgres import Cluster
-
-TEMPLATE = "penstock_ledger_template"
 
 
 @pytest.fixture(scope="session")
 def ledger_template(cluster: Cluster) -> str:
     """The name of a database with the ledger, for cloning."""
-    administer(cluster, "create database {name}", name=TEMPLATE)
-    run_apart(lambda: migrate(cluster.url(TEMPLATE), products=select_products(LEDGER)))
-    return TEMPLATE
+    return make_ledger_template(cluster)
 
 
 @pytest.fixture

@@ -33,7 +33,8 @@ $$;
 
 insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story, kinds)
 values ('intake', 'intake', 'penstock_intake.dead', 'penstock_intake.stats',
-        'public.intake_replay_items', 'public.intake_discard_items', 'public.intake_story', array['pool'])
+        'public.intake_replay_items', 'public.intake_discard_items', 'public.intake_story',
+        array['pool'])
 on conflict (queue) do update set kinds = excluded.kinds;
 insert into penstock.queue_config (queue, lease_s) values ('intake', 45)
 on conflict (queue) do nothing;
