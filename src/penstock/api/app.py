@@ -27,7 +27,10 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class App:
-    """Sends a request straight to a hot route by its path, everything else to Starlette."""
+    """Sends a request straight to a hot route by its path, everything else to Starlette.
+
+    A hot path that ends in a slash takes one more segment.
+    """
 
     def __init__(self, routes: Sequence[BaseRoute], hot: Mapping[str, ASGIApp]) -> None:
         self._hot = dict(hot)
@@ -37,7 +40,7 @@ class App:
         """Answer one request."""
         if scope["type"] == "http":
             path = scope["path"].removeprefix(scope.get("root_path", ""))
-            hot = self._hot.get(path)
+            hot = self._hot.get(path) or self._hot.get(path[: path.rfind("/") + 1])
             if hot is not None:
                 await hot(scope, receive, send)
                 return
@@ -58,7 +61,7 @@ def intake_routes(
 ) -> tuple[list[BaseRoute], dict[str, ASGIApp]]:
     """Intake's routes, and those that bypass the router."""
     functions = Functions(desk, auth, settings)
-    reads = TableReads(desk.database, ledger, auth, settings)
+    reads = TableReads(desk.database, ledger, auth=auth, settings=settings)
     dlq = "/functions/v1/admin-dlq"
     routes: list[BaseRoute] = [
         Route("/v1/pools/{pool}/reservations", ReservationRoute(desk, auth), methods=["POST"]),

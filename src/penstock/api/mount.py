@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from penstock.api.app import App, intake_routes
 from penstock.api.auth import Authenticator
 from penstock.api.health import Health, database_check
+from penstock.api.inbox import inbox_routes
 from penstock.intake.public import Intake
 from penstock.kernel.errors import NotOpened
 from penstock.kernel.events import Subscriber
@@ -103,6 +104,8 @@ class Mounted:
                 auth=auth,
             )
             routes += more
+        if not self._only or "inbox" in self._only:
+            hot |= inbox_routes(lending)
         return App(routes, hot)
 
 

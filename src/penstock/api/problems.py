@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.kernel.errors import DatabaseUnreachable, NotPermitted, PenstockError
-from penstock.kernel.http_errors import RequestRefused
+from penstock.kernel.http_errors import NotAuthenticated, RequestRefused
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -35,7 +35,7 @@ def problem(error: PenstockError) -> Answer:
         "todo": error.todo,
         "retryable": error.retryable,
     }
-    return Answer(status, msgspec.json.encode(document), PROBLEM_JSON, _headers(error, status))
+    return Answer(status, msgspec.json.encode(document), PROBLEM_JSON, _headers(error))
 
 
 def rest_error(error: PenstockError) -> Answer:
@@ -48,7 +48,7 @@ def rest_error(error: PenstockError) -> Answer:
         "hint": error.todo,
     }
     body = msgspec.json.encode(document)
-    return Answer(status, body, "application/json", _headers(error, status))
+    return Answer(status, body, "application/json", _headers(error))
 
 
 def status_of(error: PenstockError) -> int:
@@ -65,8 +65,8 @@ def _what(error: PenstockError) -> str:
     return error.what
 
 
-def _headers(error: PenstockError, status: int) -> dict[str, str]:
-    if status == 401:
+def _headers(error: PenstockError) -> dict[str, str]:
+    if isinstance(error, NotAuthenticated):
         return {"www-authenticate": "Bearer"}
     if error.retryable:
         return {"retry-after": str(RETRY_AFTER_S)}

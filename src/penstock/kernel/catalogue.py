@@ -330,6 +330,21 @@ _ENTRIES = (
         exit_code=5,
     ),
     Entry(
+        "PN601",
+        "delivery refused",
+        "no source of that name has signed this delivery within the last minutes.",
+        "check the name in the URL, the secret, and the clock; the log and metrics say which.",
+        http_status=401,
+    ),
+    Entry(
+        "PN602",
+        "source over its limit",
+        "the source sends faster than it may, or as many of its events wait as may.",
+        "send it again later; raise rate_per_s or max_backlog of the source if it is meant.",
+        retryable=True,
+        http_status=429,
+    ),
+    Entry(
         "PN701",
         "not authenticated",
         "the token is missing, expired, forged, or signed by an unexpected key.",

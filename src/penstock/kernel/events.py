@@ -277,6 +277,37 @@ class ReceiverRefusesUs(Observation):
     code: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryTaken(Observation):
+    """Inbox: a verified delivery was committed; `result` is how its events were taken in."""
+
+    name: ClassVar[str] = "delivery_taken"
+    level: ClassVar[Level] = "debug"
+    source: str
+    provider: str
+    result: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRejected(Observation):
+    """Inbox: a request was not believed, and nothing was stored. Unknown names are not kept."""
+
+    name: ClassVar[str] = "delivery_rejected"
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUnusable(Observation):
+    """Inbox: a source cannot verify anything as it is configured; its deliveries are refused."""
+
+    name: ClassVar[str] = "source_unusable"
+    level: ClassVar[Level] = "error"
+    source: str
+    reason: str
+
+
 Subscriber = Callable[[Observation], None]
 
 

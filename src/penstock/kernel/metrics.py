@@ -60,12 +60,25 @@ METRICS = (
     Metric("notify_wakeups_total", "counter", ("queue",), "Pumps woken by a notification."),
     Metric("penstock_wakeups_total", "counter", ("queue", "by"), "Pumps that stopped waiting."),
     Metric("penstock_disconnects_total", "counter", ("queue",), "Times the database went away."),
+    Metric("penstock_webhooks_total", "counter", ("result",), "Verified events by how taken."),
+    Metric("penstock_webhooks_refused_total", "counter", ("reason",), "Requests not believed."),
     Metric("penstock_jobs_total", "counter", ("outcome",), "Runs of scheduled jobs."),
 )
 CLOSED_LABELS = {
     "state": frozenset({"done", "retry", "reject", "unknown"}),
     "by": frozenset({"notify", "poll", "doorbell", "busy"}),
     "outcome": frozenset({"ok", "error"}),
+    "result": frozenset({"stored", "duplicate", "conflicting_duplicate", "over_quota"}),
+    "reason": frozenset(
+        {
+            "source_unknown",
+            "signature_missing",
+            "signature_invalid",
+            "header_malformed",
+            "timestamp_malformed",
+            "timestamp_outside_tolerance",
+        }
+    ),
 }
 _GAUGES = {
     "ready": "outbox_pending_depth",
@@ -232,6 +245,14 @@ def _job_ran(metrics: Metrics, seen: events.JobRan) -> None:
     metrics.add("penstock_jobs_total", outcome="error" if seen.error_type else "ok")
 
 
+def _delivery_taken(metrics: Metrics, seen: events.DeliveryTaken) -> None:
+    metrics.add("penstock_webhooks_total", seen.count, result=seen.result)
+
+
+def _delivery_rejected(metrics: Metrics, seen: events.DeliveryRejected) -> None:
+    metrics.add("penstock_webhooks_refused_total", reason=seen.reason)
+
+
 _COUNTERS: dict[type[events.Observation], Callable[[Metrics, Any], None]] = {
     events.Claimed: _claimed,
     events.Handled: _handled,
@@ -244,6 +265,8 @@ _COUNTERS: dict[type[events.Observation], Callable[[Metrics, Any], None]] = {
     events.WokeUp: _woke_up,
     events.Disconnected: _disconnected,
     events.JobRan: _job_ran,
+    events.DeliveryTaken: _delivery_taken,
+    events.DeliveryRejected: _delivery_rejected,
 }
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.kernel.errors import BadSetting
+from penstock.kernel.references import follow, is_reference
 from penstock.kernel.settings.names import PREFIX, PROCESS_VARIABLES, is_process_variable
 from penstock.kernel.settings.rules import check
 from penstock.kernel.settings.spec import Setting
@@ -143,18 +144,7 @@ def _resolve(raw: object, env: Mapping[str, str]) -> object:
         return [_resolve(part, env) for part in raw]
     if not isinstance(raw, str):
         return raw
-    kind, _, reference = raw.partition(":")
-    if kind == "file":
-        try:
-            return Path(reference).expanduser().read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise ValueError(f"refers to {reference}, which cannot be read: {reason}") from error
-    if kind == "env":
-        if not env.get(reference):
-            raise ValueError(f"refers to the variable {reference}, which is not set")
-        return env[reference]
-    return raw
+    return follow(raw, env) if is_reference(raw) else raw
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> BadSetting:

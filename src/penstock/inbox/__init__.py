@@ -1,0 +1,1 @@
+"""Webhooks in: verified, stored, answered in milliseconds, each event processed once."""
