@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
+from penstock.inbox.public import Inbox
 from penstock.intake.public import Intake
 from penstock.kernel.database import Database
 from penstock.kernel.errors import BadSetting, NotFound, NotOpened, WrongUsage
@@ -46,6 +47,7 @@ class Penstock:
 
     outbox: Outbox
     intake: Intake
+    inbox: Inbox
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class Penstock:
         self.events = Events()
         self.outbox = Outbox(self.resources, self._opened_database)
         self.intake = Intake(lambda: self.lending)
+        self.inbox = Inbox(self.resources)
 
     @classmethod
     def from_env(cls) -> "Penstock":
@@ -128,6 +131,7 @@ class Penstock:
             self._threads = None
         if lending is not None:
             await self.intake.close()
+            await self.inbox.close()
             await lending.database.close()
             if lending.ledger is not None:
                 await lending.ledger.close()
@@ -250,7 +254,7 @@ class Penstock:
 
     def parts(self, only: Collection[str] = ()) -> list[Working]:
         """The products that can work here, all or the named ones."""
-        every: list[Working] = [self.outbox, self.intake]
+        every: list[Working] = [self.outbox, self.intake, self.inbox]
         unknown = set(only) - {part.queue_name for part in every}
         if unknown:
             raise NotFound(f"no queue named {', '.join(sorted(unknown))} here")

@@ -37,7 +37,7 @@ _SOURCES = (
 )
 # The JSON of a whole body need not come twice: the bytes are the payload.
 _CLAIM = (
-    "select seq, id, webhook_id, event_id, event_type, route, raw_body,"
+    "select seq, id, event_id, source, event_type, route, raw_body,"
     " case when delivery_id is null and content_type like 'application/json%' then null"
     " else payload::text end as payload, headers::text, received_at, attempts, max_attempts,"
     " lease_token, lease_epoch, lease_expires_at, lease_s"
@@ -69,6 +69,10 @@ _ROTATE = "select webhook.rotate_source($1::text, $2::text, $3::text, $4::text) 
 _PUT_ROUTE = (
     "select webhook.put_route($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text)"
     " as audit_id"
+)
+_MAY_ROUTE = (
+    "select coalesce(has_function_privilege(to_regprocedure('webhook.routes()')::oid, 'execute'),"
+    " false) as may"
 )
 _DEAD = (
     "select id, webhook_id, source, event_id, event_type, attempts, error_code, error, received_at,"
@@ -246,7 +250,10 @@ async def put_route(conn: Connection, *args: object) -> UUID:
 
 
 async def routes(conn: Connection) -> list[Route]:
-    """The routes in use."""
+    """The routes in use; none where the inbox is not installed or not ours to work on."""
+    rows = await call(conn, _MAY_ROUTE)
+    if not rows[0]["may"]:
+        return []
     query = "select source, pattern, kind, target, secret_ref from webhook.routes()"
     return [Route(**row) for row in await call(conn, query)]
 

@@ -29,12 +29,30 @@ class Ending(Protocol):
 Extend: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Item]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Effect:
-    """One outside call of a handler; `key` is the same at every attempt of the same event."""
+    """One outside call of a handler; `key` is the same at every attempt of the same event.
+
+    `done` says that an earlier attempt got its answer: then leave the call out. What the receiver
+    calls it may be put into `external_ref`; it is kept with the record.
+    """
 
     name: str
     key: str
+    done: bool = False
+    external_ref: str | None = None
+
+
+class Effects(Protocol):
+    """How a queue records outside calls: begun before the call, ended after its answer."""
+
+    async def begin(self, item: Item, effect: Effect) -> Effect:
+        """Record the start; returns it with the key of the first start, and whether it is done."""
+        ...
+
+    async def end(self, item: Item, effect: Effect) -> None:
+        """Record that the answer has come."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +72,7 @@ class Event(Generic[T]):
     raw: bytes = field(default=b"", repr=False)
     _item: Item | None = field(default=None, repr=False, compare=False)
     _ending: Ending | None = field(default=None, repr=False, compare=False)
+    _effects: Effects | None = field(default=None, repr=False, compare=False)
 
     async def finish(self, conn: AsyncConn) -> None:
         """Finish this event in your own open transaction: both commit together or not at all.
@@ -77,9 +96,17 @@ class Event(Generic[T]):
         """Mark an outside call. `effect.key` is derived from event and name alone.
 
         Give the key to the receiver as its idempotency key: however often the event is handled,
-        the receiver sees the same one. Nothing is recorded in the database here.
+        the receiver sees the same one. Where the queue records effects (the inbox), the start is
+        committed before the block and the end after it; a block that raises stays begun.
         """
-        yield Effect(name, str(uuid5(self.id, name)))
+        effect = Effect(name, str(uuid5(self.id, name)))
+        if self._effects is None or self._item is None:
+            yield effect
+            return
+        effect = await self._effects.begin(self._item, effect)
+        yield effect
+        if not effect.done:
+            await self._effects.end(self._item, effect)
 
     def _claimed(self) -> tuple[Item, Ending]:
         if self._item is None or self._ending is None:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from penstock.kernel.codec import Decode
 from penstock.kernel.eager import within
 from penstock.kernel.errors import BadPayload, DatabaseUnreachable, LeaseLost, PenstockError
-from penstock.kernel.event import Attempt, Ending, Event, Extend
+from penstock.kernel.event import Attempt, Effects, Ending, Event, Extend
 from penstock.kernel.events import Events, HandlerRaised
 from penstock.kernel.failpoints import failpoint
 from penstock.kernel.handler import CHECK, COMMITTED, LOST, Answer
@@ -77,6 +77,7 @@ class Runtime:
     lease_s: float = 30.0
     concurrency_max: int = 1000
     slots: asyncio.Semaphore | None = None
+    effects: Effects | None = None
 
 
 class _Undone(Exception):
@@ -169,15 +170,16 @@ class BoundHandler:
             return None
         return Event(
             item.id,
-            item.topic,
+            item.kind or item.topic,
             data,
             item.headers,
             item.created_at,
             item.ordering_key,
             item.tenant,
-            item.payload,
+            item.payload if item.raw is None else item.raw,
             item,
             self._runtime.ending,
+            self._runtime.effects,
         )
 
     async def _run(self, events: list[Event[Any]], answers: dict[int, Answer]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.kernel.database import Database
-from penstock.kernel.event import Ending
+from penstock.kernel.event import Effects, Ending
 from penstock.kernel.events import Events
 from penstock.kernel.handlers import Hook, Runtime
 from penstock.kernel.injection import Resources
@@ -48,7 +48,9 @@ class Lending:
         async with self._slots, self.database.transaction() as conn:
             yield Tx(conn)
 
-    async def runtime(self, queue: Queue, ending: Ending, *, calls: int = 0) -> Runtime:
+    async def runtime(
+        self, queue: Queue, ending: Ending, *, calls: int = 0, effects: Effects | None = None
+    ) -> Runtime:
         """What the handlers of one queue run with; `calls` is how many there may be at once.
 
         Only where that is more than the process allows do they have to take turns.
@@ -77,6 +79,7 @@ class Lending:
             lease_s=policy.lease_s,
             concurrency_max=allowed,
             slots=asyncio.Semaphore(allowed) if calls > allowed else None,
+            effects=effects,
         )
 
 

@@ -20,7 +20,11 @@ class Connection(Protocol):
 
 @dataclass(slots=True)
 class Item:
-    """A claimed item. `key` finds its row, `id` is its constant public identity."""
+    """A claimed item. `key` finds its row, `id` is its constant public identity.
+
+    `kind` is what the handler is told, where a topic here stands for several kinds; `raw` is what
+    was received, where that is not the payload.
+    """
 
     key: int
     id: UUID
@@ -34,6 +38,8 @@ class Item:
     ordering_key: str | None = None
     tenant: UUID | None = None
     finished_by_handler: bool = False
+    kind: str | None = None
+    raw: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,10 @@ from penstock.outbox.topics import Topic
 T = TypeVar("T")
 CLAIM = 200
 # Inside a transaction with changes of its own the queues do no housekeeping; here it is wanted.
-_BRING_BACK = {"outbox": "select app.outbox_reap(true) + app.outbox_bring_due(true) as count"}
+_BRING_BACK = {
+    "outbox": "select app.outbox_reap(true) + app.outbox_bring_due(true) as count",
+    "inbox": "select webhook.inbox_reap(true) + webhook.inbox_bring_due(true) as count",
+}
 _COUNTED_AS = {Done: "finished", Retry: "retried", Reject: "rejected", Unknown: "held"}
 _PUBLISHED = (
     "select id::text, topic, payload::text, headers::text, created_at, ordering_key,"

@@ -80,7 +80,7 @@ create index webhook_events_due on public.webhook_events (next_attempt_at)
 create index webhook_events_lease_end on public.webhook_events (lease_expires_at)
     where lease_token is not null;
 create index webhook_events_suspect on public.webhook_events (seq)
-    where error_code = 'ZOMBIE_AGAIN' and next_attempt_at is null and dead_at is null;
+    where error_code = 'ZOMBIE_SUSPECT' and next_attempt_at is null and dead_at is null;
 create index webhook_events_done on public.webhook_events (processed_at)
     where processed_at is not null;
 

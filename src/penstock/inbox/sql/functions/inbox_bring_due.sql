@@ -16,7 +16,7 @@ begin
     v_tids := array(
         select e.ctid from public.webhook_events e
         where e.next_attempt_at > v_floor and e.next_attempt_at <= v_now
-          and e.error_code is distinct from 'ZOMBIE_AGAIN'
+          and e.error_code is distinct from 'ZOMBIE_SUSPECT'
         order by e.next_attempt_at
         limit 1000
         for update skip locked);

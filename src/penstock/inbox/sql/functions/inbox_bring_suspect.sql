@@ -1,5 +1,5 @@
--- An event whose worker died twice in a row may be what kills it, or may only have been near. One
--- suspect at a time, so that what is harmless comes through and what is not takes no other along.
+-- An event whose workers keep dying may be what kills them, or may only have been near. One suspect
+-- at a time, so that what is harmless comes through and what is not takes no other along.
 -- Called under the sweep's lock, so that two workers do not bring one each.
 create or replace function webhook.inbox_bring_suspect() returns integer
 language plpgsql
@@ -15,7 +15,7 @@ declare
 begin
     if exists (
         select from public.webhook_events e
-        where e.error_code = 'ZOMBIE_AGAIN' and e.next_attempt_at is null and e.dead_at is null
+        where e.error_code = 'ZOMBIE_SUSPECT' and e.next_attempt_at is null and e.dead_at is null
     ) then
         return 0;
     end if;
@@ -24,7 +24,7 @@ begin
     where e.ctid = any (array(
         select s.ctid from public.webhook_events s
         where s.next_attempt_at > v_floor and s.next_attempt_at <= v_now
-          and s.error_code = 'ZOMBIE_AGAIN'
+          and s.error_code = 'ZOMBIE_SUSPECT'
         order by s.next_attempt_at
         limit 1
         for update skip locked));
@@ -34,5 +34,5 @@ end
 $$;
 
 comment on function webhook.inbox_bring_suspect() is
-    'Make one event ready whose worker died twice in a row, if no other such one is under way.';
+    'Make one event ready whose workers keep dying, if no other such one is under way.';
 revoke all on function webhook.inbox_bring_suspect() from public;

@@ -8,7 +8,7 @@ create or replace function webhook.inbox_claim(
     p_patterns text[] default null,
     p_full     boolean[] default null
 ) returns table (
-    seq bigint, id uuid, webhook_id uuid, event_id text, event_type text, provider text,
+    seq bigint, id uuid, webhook_id uuid, event_id text, event_type text, source text,
     route integer, raw_body bytea, payload jsonb, content_type text, delivery_id uuid, headers jsonb,
     signature text, received_at timestamptz, lease_token uuid, attempts integer,
     max_attempts integer, lease_epoch bigint, lease_expires_at timestamptz, lease_s integer
@@ -57,11 +57,12 @@ begin
             where e.ctid = f.tid
             returning e.*, f.route
         )
-        select t.seq, t.id, t.webhook_id, t.event_id, t.event_type, t.provider, t.route, t.raw_body,
+        select t.seq, t.id, t.webhook_id, t.event_id, t.event_type, w.source, t.route, t.raw_body,
                t.payload, t.content_type, t.delivery_id, t.headers, t.signature, t.received_at,
                t.lease_token, t.attempts, v_policy.max_attempts, t.lease_epoch, t.lease_expires_at,
                v_policy.lease_s
         from taken t
+        left join public.webhook_endpoints w on w.id = t.webhook_id
         order by t.received_at, t.seq;
 end
 $$;

@@ -27,8 +27,8 @@ begin
                 else 'dead_letter' end::public.webhook_event_status,
             lease_token = null, lease_owner = null, lease_expires_at = null,
             next_attempt_at = case when t.verdict = 'retry' and e.attempts < v_max
-                then penstock.clock() + make_interval(
-                    secs => coalesce(greatest(t.delay_s, 0), webhook.backoff_s(e.attempts))) end,
+                then penstock.clock() + make_interval(secs => greatest(
+                    coalesce(t.delay_s, webhook.backoff_s(e.attempts)), 0)) end,
             dead_at = case when t.verdict <> 'retry' or e.attempts >= v_max
                 then penstock.clock() end,
             error_code = case when t.verdict = 'retry' and e.attempts >= v_max

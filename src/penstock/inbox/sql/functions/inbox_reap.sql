@@ -1,6 +1,6 @@
 -- A lease that ended counts as an attempt: an event that kills its worker must not do so for ever.
--- The first time it comes back at once. The second time in a row it is a suspect: it waits until
--- inbox_bring_suspect lets it run as the only one of its kind.
+-- With half of its attempts used up it is a suspect: it waits until inbox_bring_suspect lets it run
+-- as the only one of its kind. Before that it comes back at once.
 create or replace function webhook.inbox_reap(p_from_zero boolean default false) returns integer
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -18,8 +18,7 @@ begin
         v_floor := '-infinity';
     end if;
     with expired as materialized (
-        select e.ctid, e.lease_token as token,
-               coalesce(e.error_code in ('ZOMBIE', 'ZOMBIE_AGAIN'), false) as again
+        select e.ctid, e.lease_token as token
         from public.webhook_events e
         where e.lease_token is not null
           and e.lease_expires_at > v_floor and e.lease_expires_at <= v_now
@@ -30,13 +29,13 @@ begin
         update public.webhook_events e
         set status = case when e.attempts >= v_max then 'dead_letter' else 'pending' end
                 ::public.webhook_event_status,
-            pos = case when e.attempts < v_max and not x.again
-                then nextval('penstock.inbox_next') end,
-            next_attempt_at = case when e.attempts < v_max and x.again then v_now end,
+            pos = case when 2 * e.attempts < v_max then nextval('penstock.inbox_next') end,
+            next_attempt_at = case when e.attempts < v_max and 2 * e.attempts >= v_max
+                then v_now end,
             dead_at = case when e.attempts >= v_max then v_now end,
             lease_token = null, lease_owner = null, lease_expires_at = null,
             error_code = case when e.attempts >= v_max then 'ZOMBIE_LIMIT'
-                when x.again then 'ZOMBIE_AGAIN' else 'ZOMBIE' end,
+                when 2 * e.attempts >= v_max then 'ZOMBIE_SUSPECT' else 'ZOMBIE' end,
             error = 'the worker died or lost its lease'
         from expired x
         where e.ctid = x.ctid

@@ -31,12 +31,12 @@ begin
            case when f.payload is null then 'the body cannot be held as JSON; raw_body has it' end
     from unnest(p_ids, p_webhook_ids, p_event_ids, p_event_types, p_raw_bodies,
                 webhook.as_json_many(p_payloads), p_signatures, webhook.as_json_many(p_headers),
-                p_body_sha256, p_content_types, p_delivery_ids)
+                p_body_sha256, p_content_types, p_delivery_ids) with ordinality
          as f (id, webhook_id, event_id, event_type, raw_body, payload, signature, headers, sha256,
-               content_type, delivery_id)
+               content_type, delivery_id, ord)
     join public.webhook_endpoints w on w.id = f.webhook_id and w.enabled
     where f.webhook_id <> all (v_over) and length(f.event_id) between 1 and 500
-    order by f.webhook_id, f.event_id, f.id
+    order by f.webhook_id, f.event_id, f.ord
     on conflict (webhook_id, event_id) do nothing;
 
     v_results := array(
