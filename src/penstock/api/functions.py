@@ -100,7 +100,12 @@ class TableReads:
     """`GET /rest/v1/{table}`: all rows for the service role, own rows for a user."""
 
     def __init__(
-        self, engine: Database, ledger: Database | None, auth: Authenticator, settings: Settings
+        self,
+        engine: Database,
+        ledger: Database | None,
+        *,
+        auth: Authenticator,
+        settings: Settings,
     ) -> None:
         self._places = {"engine": engine, "ledger": ledger}
         self._auth = auth

@@ -63,7 +63,9 @@ class Bridge:
 
     def _assignment(self, queue: IntakeQueue) -> Assignment:
         ledger_lane = LedgerLane(self._database, self.ledger)
-        webhook_lane = WebhookLane(self._database, ledger_lane, self._webhooks, self._events)
+        webhook_lane = WebhookLane(
+            self._database, ledger_lane, webhooks=self._webhooks, events=self._events
+        )
         return Assignment(queue, {LEDGER_LANE: ledger_lane, WEBHOOK_LANE: webhook_lane})
 
     async def run_once(

@@ -165,7 +165,7 @@ class WebhookLane:
     max_attempts = NEVER
 
     def __init__(
-        self, database: Database, ledger_lane: LedgerLane, webhooks: Webhooks, events: Events
+        self, database: Database, ledger_lane: LedgerLane, *, webhooks: Webhooks, events: Events
     ) -> None:
         self._database = database
         self._ledger_lane = ledger_lane

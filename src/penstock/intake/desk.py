@@ -66,14 +66,14 @@ class Desk:
     async def dead_list(self, pool: str | None, *, after: int, limit: int) -> engine.Rows:
         """Dead letters by number; metadata only."""
         async with self.database.connection() as conn:
-            return await engine.dead_list(conn, pool, after, limit)
+            return await engine.dead_list(conn, pool, after=after, limit=limit)
 
     async def replay(
         self, msg_ids: Sequence[int], *, reason: str, operator: str
     ) -> list[DeadEnding]:
         """Give dead letters a new cycle; refused where the slot is no longer theirs."""
         async with self.database.connection() as conn:
-            rows = await engine.dead_replay(conn, msg_ids, reason, operator)
+            rows = await engine.dead_replay(conn, msg_ids, reason=reason, operator=operator)
         return [
             DeadEnding(row["msg_id"], row["outcome"], row["audit_id"], row["new_msg_id"])
             for row in rows

@@ -193,7 +193,7 @@ async def tend(conn: Connection) -> Mapping[str, Any]:
     return (await call(conn, "select reaped, due, swept from public.intake_tend(false)"))[0]
 
 
-async def dead_list(conn: Connection, pool: str | None, after: int, limit: int) -> Rows:
+async def dead_list(conn: Connection, pool: str | None, *, after: int, limit: int) -> Rows:
     """Dead letters by number, of one pool or all; metadata only."""
     return await call(conn, _LIST, pool, after, limit)
 
@@ -204,7 +204,9 @@ async def dead_one(conn: Connection, msg_id: int) -> Mapping[str, Any] | None:
     return rows[0] if rows else None
 
 
-async def dead_replay(conn: Connection, msg_ids: Sequence[int], reason: str, operator: str) -> Rows:
+async def dead_replay(
+    conn: Connection, msg_ids: Sequence[int], *, reason: str, operator: str
+) -> Rows:
     """Give dead letters a new cycle; the outcome and audit id of each."""
     return await call(conn, _REPLAY, list(msg_ids), reason, operator)
 

@@ -56,29 +56,12 @@ class Message(Item):
 def message_of(row: Mapping[str, Any], before: float | None = None) -> Message:
     """The message of a claimed row; `before` is the monotonic time before the claim was sent."""
     # Unpacking values by position costs a third of looking each up by name.
-    (
-        msg_id,
-        read_ct,
-        enqueued_at,
-        vt,
-        text,
-        headers_text,
-        pool,
-        resource,
-        _user,
-        reservation,
-        slot,
-        validated,
-        commit_started,
-        exhausted,
-        hold_over,
-        configured,
-        max_retries,
-        lease_s,
-        validation_url,
-        commit_function,
-        commit_url,
-    ) = row.values()
+    values = tuple(row.values())
+    msg_id, read_ct, enqueued_at, vt, text, headers_text, pool, resource, _, reservation = values[
+        :10
+    ]
+    slot, validated, commit_started, exhausted, hold_over, configured = values[10:16]
+    max_retries, lease_s, validation_url, commit_function, commit_url = values[16:]
     headers = _headers(headers_text)
     since = monotonic() if before is None else before
     identity = reservation or UUID(int=msg_id)

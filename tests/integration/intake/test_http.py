@@ -14,6 +14,7 @@ import jwt
 import pytest
 from tests.support.bridge import POOL, Sale
 from tests.support.serving import serving
+from tests.support.waiting import until
 
 from penstock.application import Penstock
 from penstock.kernel.secrets import Secret
@@ -62,18 +63,17 @@ class Client:
 
 
 def application(database_url: str, ledger_url: str, **values: object) -> Penstock:
-    settings = with_values(
-        Settings(),
-        jwt_secret=Secret(SECRET),
-        anon_key=Secret("anon-key"),
-        service_role_key=Secret("service-key"),
-        ledger_service_role_key=Secret("ledger-key"),
-        worker_key=Secret("worker-key"),
-        admin_key=Secret("admin-key"),
-        metrics_key=Secret("metrics-key"),
-        pool_size=6,
-        **values,
-    )
+    given: dict[str, object] = {
+        "jwt_secret": Secret(SECRET),
+        "anon_key": Secret("anon-key"),
+        "service_role_key": Secret("service-key"),
+        "ledger_service_role_key": Secret("ledger-key"),
+        "worker_key": Secret("worker-key"),
+        "admin_key": Secret("admin-key"),
+        "metrics_key": Secret("metrics-key"),
+        "pool_size": 6,
+    }
+    settings = with_values(Settings(), **{**given, **values})
     return Penstock(database_url, ledger=ledger_url, settings=settings)
 
 
@@ -335,13 +335,17 @@ async def test_without_the_database_the_answer_is_unknown_never_no(
     await lock.start()
     await sale.engine.conn.execute("lock table inventory_slots in access exclusive mode")
     claim = asyncio.create_task(http("POST", CLAIM, {"p_pool_id": POOL}, token("alice")))
-    cut = 0
-    while not cut:
-        cut = await sale.engine.conn.fetchval(
-            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
-            " where query like '%intake_reserve%' and wait_event_type = 'Lock'"
+    name = await sale.engine.conn.fetchval("select current_database()")
+
+    async def cut() -> object:
+        # From outside the transaction, which would go on seeing the sessions of its first look.
+        return await sale.ledger.fetchval(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = $1"
+            " and query like '%intake_reserve%' and wait_event_type = 'Lock'",
+            name,
         )
-        await asyncio.sleep(0.01)
+
+    await until(cut, "the waiting claim's connection is cut")
     answer = await claim
     await lock.rollback()
     assert (answer.status, answer.body["code"]) == (503, "PN003")
