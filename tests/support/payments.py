@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 from tests.support.outbox import CLOCK_SHIFTABLE
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+Session: TypeAlias = "asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]"
 
 PAYLOAD = json.dumps(
     {"amount": "10.50", "currency": "EUR", "destination": {"iban": "DE02120300000000202051"}}
@@ -36,7 +38,7 @@ class Flight:
 class SqlPayments:
     """Every verb of payments on one connection."""
 
-    def __init__(self, conn: Connection) -> None:
+    def __init__(self, conn: Session) -> None:
         self.conn = conn
         self._made = 0
 

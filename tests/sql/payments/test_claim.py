@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -206,10 +207,8 @@ async def test_a_claim_costs_the_same_however_many_wait_behind_one_participant(
     assert max(rows) <= 2
 
 
-def _nodes(plan: dict[str, object]) -> list[dict[str, object]]:
-    inner = plan.get("Plans", [])
-    assert isinstance(inner, list)
-    return [plan, *(node for each in inner for node in _nodes(each))]
+def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(node for each in plan.get("Plans", []) for node in _nodes(each))]
 
 
 async def test_every_lease_has_a_token_of_its_own(payments: SqlPayments) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 from tests.support.interleave import Stage
-from tests.support.payments import KEYED, Connection, SqlPayments
+from tests.support.payments import KEYED, Session, SqlPayments
 
 REPLAY = "select replay_payment($1, 'ann', 'fixed')"
 RESOLVE = "select resolve_payment($1, $2, 'asked the rail', 'ann', $3)"
@@ -16,13 +16,13 @@ HOLD = "select hold_payment($1, 'suspicious', 'ann')"
 DISCARD = "select * from payment_discard($1, 'hopeless', 'ann')"
 
 
-async def _refusal(conn: Connection, query: str, *args: object) -> str | None:
+async def _refusal(conn: Session, query: str, *args: object) -> str | None:
     with pytest.raises(asyncpg.PostgresError) as refused:
         await conn.fetch(query, *args)
     return refused.value.sqlstate
 
 
-async def _audit(conn: Connection, payment: UUID) -> list[str]:
+async def _audit(conn: Session, payment: UUID) -> list[str]:
     rows = await conn.fetch(
         "select operation from audit.audit_logs where row_data ->> 'id' = $1 order by at",
         str(payment),
