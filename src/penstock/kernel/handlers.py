@@ -170,7 +170,7 @@ class BoundHandler:
             return None
         return Event(
             item.id,
-            item.kind or item.topic,
+            item.topic if item.kind is None else item.kind,
             data,
             item.headers,
             item.created_at,

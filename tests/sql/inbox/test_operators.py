@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -109,7 +110,7 @@ async def test_filters_choose_among_dead_letters(inbox: SqlInbox, stripe: UUID) 
     await _dead(inbox, stripe, "a", "b", code="ONE")
     await _dead(inbox, other, "a", code="TWO")
 
-    async def found(**query: object) -> set[tuple[str | None, str]]:
+    async def found(**query: Any) -> set[tuple[str | None, str]]:
         rows = await store.dead(inbox.conn, DeadQuery(**query))
         return {(row.source, row.event_id) for row in rows}
 

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 from tests.support.inbox import SqlInbox, arrival
 from tests.support.interleave import Stage
+from tests.support.waiting import until
 
 from penstock.inbox import store
 from penstock.inbox.model import SharedBody
@@ -159,8 +160,7 @@ async def test_a_redelivery_while_the_row_moves_to_the_archive_is_a_duplicate(
         late = asyncio.create_task(
             store.receive_many(door.conn, [arrival(stripe, "evt"), arrival(stripe, "new")])
         )
-        while not await stage.is_blocked(door):
-            await asyncio.sleep(0.01)
+        await until(lambda: stage.is_blocked(door), "the door waits for the keeper")
         await keeper.commit()
         assert await asyncio.wait_for(late, 10) == ["duplicate", "stored"]
     assert [item.event_id for item in await inbox.claim()] == ["new"]
