@@ -169,7 +169,7 @@ async def test_the_answer_to_a_finish_can_be_lost(
 
 
 async def test_a_connection_that_dies_after_its_work_is_no_error(database_url: str) -> None:
-    """The pool tidies a connection up when it is given back; a cut in that moment changes nothing."""
+    """The pool tidies a connection up when it comes back; a cut in that moment changes nothing."""
     async with Proxy(database_url) as proxy:
         database = Database(proxy.url, size=1)
         await database.open()

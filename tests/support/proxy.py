@@ -17,6 +17,11 @@ READY = b"Z"
 _CHUNK = 65536
 
 
+def _is_commit(data: bytes) -> bool:
+    # A simple query; the words also stand in start-up parameters ("read committed").
+    return data[:1] == b"Q" and b"COMMIT" in data.upper()
+
+
 class Link:
     """One client connection and its twin to the server."""
 
@@ -72,6 +77,10 @@ class Link:
                 self._swallowing = True
                 self._proxy.swallowed += 1
                 self._proxy.swallow_answer_to = None
+            if self._proxy.cut_before is not None and self._proxy.cut_before(data):
+                self._proxy.cut_before = None
+                self._proxy.swallowed += 1
+                return
             limit = self._proxy.drop_after_bytes
             if limit is not None and self.bytes_up > limit:
                 return
@@ -116,6 +125,7 @@ class Proxy:
         self.drop_after_bytes: int | None = None
         self.swallow_notifications = False
         self.swallow_answer_to: Callable[[bytes], bool] | None = None
+        self.cut_before: Callable[[bytes], bool] | None = None
         self.swallowed = 0
 
     async def __aenter__(self) -> Self:
@@ -161,9 +171,13 @@ class Proxy:
         for link in self.links:
             link.flowing.set()
 
-    def cut_commit(self) -> None:
+    def cut_after_commit(self) -> None:
         """Let the next COMMIT reach the server, and cut before its answer."""
-        self.swallow_answer_to = lambda data: b"COMMIT" in data.upper()
+        self.swallow_answer_to = _is_commit
+
+    def cut_before_commit(self) -> None:
+        """Cut when the client sends its next COMMIT, which the server never sees."""
+        self.cut_before = _is_commit
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.refusing:

@@ -36,6 +36,8 @@ CONNECTION_ERRORS: tuple[type[Exception], ...] = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    # What asyncpg says of a connection that the server closed with a last word while it was idle.
+    asyncpg.InternalClientError,
 )
 DRIVER_ERRORS: tuple[type[Exception], ...] = (asyncpg.PostgresError, *CONNECTION_ERRORS)
 _REPEAT_PAUSES_S = (0.005, 0.013, 0.034, 0.089)

@@ -37,7 +37,7 @@ create index outbox_lease_end on public.outbox (lease_expires_at)
     where processing_token is not null;
 create index outbox_due on public.outbox (next_attempt_at) where next_attempt_at is not null;
 create index outbox_suspect on public.outbox (seq)
-    where error_code = 'ZOMBIE_AGAIN' and next_attempt_at is null
+    where error_code = 'ZOMBIE_SUSPECT' and next_attempt_at is null
       and dead_at is null and held_at is null;
 create index outbox_dead on public.outbox (dead_at) where dead_at is not null;
 create index outbox_held on public.outbox (held_at) where held_at is not null;

@@ -16,7 +16,7 @@ begin
     v_tids := array(
         select o.ctid from public.outbox o
         where o.next_attempt_at > v_floor and o.next_attempt_at <= v_now
-          and o.error_code is distinct from 'ZOMBIE_AGAIN'
+          and o.error_code is distinct from 'ZOMBIE_SUSPECT'
         order by o.next_attempt_at
         limit 1000
         for update skip locked);

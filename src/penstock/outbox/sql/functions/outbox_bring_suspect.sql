@@ -1,5 +1,5 @@
--- An event whose worker died twice in a row may be what kills it, or may only have been near. One
--- suspect at a time, so that what is harmless comes through and what is not takes no other along.
+-- An event whose workers keep dying may be what kills them, or may only have been near. One suspect
+-- at a time, so that what is harmless comes through and what is not takes no other along.
 -- Called under the sweep's lock, so that two workers do not bring one each.
 create or replace function app.outbox_bring_suspect() returns integer
 language plpgsql
@@ -15,7 +15,7 @@ declare
 begin
     if exists (
         select from public.outbox o
-        where o.error_code = 'ZOMBIE_AGAIN' and o.next_attempt_at is null
+        where o.error_code = 'ZOMBIE_SUSPECT' and o.next_attempt_at is null
           and o.dead_at is null and o.held_at is null
     ) then
         return 0;
@@ -25,7 +25,7 @@ begin
     where o.ctid = any (array(
         select s.ctid from public.outbox s
         where s.next_attempt_at > v_floor and s.next_attempt_at <= v_now
-          and s.error_code = 'ZOMBIE_AGAIN'
+          and s.error_code = 'ZOMBIE_SUSPECT'
         order by s.next_attempt_at
         limit 1
         for update skip locked));
@@ -35,5 +35,5 @@ end
 $$;
 
 comment on function app.outbox_bring_suspect() is
-    'Make one event ready whose worker died twice in a row, if no other such one is under way.';
+    'Make one event ready whose workers keep dying, if no other such one is under way.';
 revoke all on function app.outbox_bring_suspect() from public;

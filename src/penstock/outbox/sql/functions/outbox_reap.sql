@@ -1,6 +1,6 @@
 -- A lease that ended counts as an attempt: an event that kills its worker must not do so for ever.
--- The first time it comes back at once. The second time in a row it is a suspect: it waits until
--- outbox_bring_suspect lets it run as the only one of its kind.
+-- With half of its attempts used up it is a suspect: it waits until outbox_bring_suspect lets it run
+-- as the only one of its kind. Before that it comes back at once.
 create or replace function app.outbox_reap(p_from_zero boolean default false) returns integer
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -18,8 +18,7 @@ begin
         v_floor := '-infinity';
     end if;
     with expired as materialized (
-        select o.ctid, o.processing_token as token,
-               coalesce(o.error_code in ('ZOMBIE', 'ZOMBIE_AGAIN'), false) as again
+        select o.ctid, o.processing_token as token
         from public.outbox o
         where o.processing_token is not null
           and o.lease_expires_at > v_floor and o.lease_expires_at <= v_now
@@ -28,13 +27,14 @@ begin
         for update skip locked
     ), back as (
         update public.outbox o
-        set pos = case when o.attempts < v_max and not e.again
+        set pos = case when 2 * o.attempts < v_max
                 then nextval('penstock.outbox_next') end,
-            next_attempt_at = case when o.attempts < v_max and e.again then v_now end,
+            next_attempt_at = case when o.attempts < v_max and 2 * o.attempts >= v_max
+                then v_now end,
             dead_at = case when o.attempts >= v_max then v_now end,
             processing_token = null, lease_owner = null, lease_expires_at = null,
             error_code = case when o.attempts >= v_max then 'ZOMBIE_LIMIT'
-                when e.again then 'ZOMBIE_AGAIN' else 'ZOMBIE' end,
+                when 2 * o.attempts >= v_max then 'ZOMBIE_SUSPECT' else 'ZOMBIE' end,
             error = 'the worker died or lost its lease'
         from expired e
         where o.ctid = e.ctid
