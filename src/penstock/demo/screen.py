@@ -82,14 +82,11 @@ def _sale(show: Show) -> RenderableType:
     rows.add_column(style="dim", no_wrap=True, min_width=8)
     rows.add_column(no_wrap=True)
     rows.add_row("seats", Text.assemble(bar, f"  {taken:,}/{slots:,}"))
-    rows.add_row(
-        "", f"free {sample.free:,} · reserved {sample.reserved:,} · confirmed {sample.sold:,}"
-    )
+    rows.add_row("", f"{sample.free:,} free · {sample.reserved:,} reserved · {sample.sold:,} sold")
     rows.add_row("queue", f"{sample.queue:>6,}  {spark(show.queue_history)}")
     rows.add_row(
         "requests",
-        f"{show.count('requests'):>6,}  {show.count('yes'):,} yes, "
-        f"{show.count('sold_out'):,} sold out",
+        f"{show.count('requests'):>6,}  {show.count('yes'):,} yes, {show.count('sold_out'):,} no",
     )
     rate = show.claims_per_s or max(show.rate_history, default=0.0)
     rows.add_row("claims/s", f"{rate:>6,.0f}  {spark(show.rate_history)}")
