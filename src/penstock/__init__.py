@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.application import Penstock
     from penstock.application import QueueName as Queue
+    from penstock.intake.answers import (
+        Busy,
+        LimitReached,
+        NotOpen,
+        ReservationState,
+        Reserved,
+        SoldOut,
+    )
+    from penstock.intake.public import Intake
     from penstock.kernel.connections import AsyncConn, SyncConn
     from penstock.kernel.errors import (
         BadHandler,
@@ -35,13 +44,17 @@ __all__ = [
     "BadHandler",
     "BadPayload",
     "Batch",
+    "Busy",
     "DatabaseUnreachable",
     "Done",
     "Effect",
     "Event",
+    "Intake",
     "Json",
     "LeaseLost",
+    "LimitReached",
     "NotInTransaction",
+    "NotOpen",
     "NotOpened",
     "Outbox",
     "PayloadRefused",
@@ -50,8 +63,11 @@ __all__ = [
     "PublishOptions",
     "Queue",
     "Reject",
+    "ReservationState",
+    "Reserved",
     "Retry",
     "Settings",
+    "SoldOut",
     "Story",
     "SyncConn",
     "Topic",
@@ -62,6 +78,13 @@ __all__ = [
 ]
 
 _WHERE = {
+    "Intake": "intake.public",
+    "Reserved": "intake.answers",
+    "SoldOut": "intake.answers",
+    "LimitReached": "intake.answers",
+    "NotOpen": "intake.answers",
+    "Busy": "intake.answers",
+    "ReservationState": "intake.answers",
     "Penstock": "application",
     "AsyncConn": "kernel.connections",
     "SyncConn": "kernel.connections",
