@@ -18,6 +18,7 @@ from penstock.api.app import App, intake_routes
 from penstock.api.auth import Authenticator
 from penstock.api.health import Health, database_check
 from penstock.api.inbox import inbox_routes
+from penstock.inbox.metrics import reader as inbox_counters
 from penstock.intake.public import Intake
 from penstock.kernel.errors import NotOpened
 from penstock.kernel.events import Subscriber
@@ -113,6 +114,7 @@ def health_of(application: Application) -> Health:
     """What the health routes of an open application ask."""
     lending = application.lending
     metrics = Metrics(read_stats(lending.database))
+    metrics.more.append(inbox_counters(lending.database))
     application.subscribe(metrics.subscriber)
     return Health(
         ready=database_check(lending.database, select_products(("kernel", "outbox"))),

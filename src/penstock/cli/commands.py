@@ -42,6 +42,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "set up", "penstock.cli.policy:export", "Print the policy rows as such a file."
     ),
     "stats": CommandEntry("look", "penstock.cli.stats:stats", "Queues, pauses and workers."),
+    "tail": CommandEntry("look", "penstock.cli.source:tail", "Events of the inbox as they come."),
     "show": CommandEntry("look", "penstock.cli.show:show", "The story of one item."),
     "doctor": CommandEntry(
         "look", "penstock.cli.doctor:doctor", "Find what is wrong, and the safe command."
@@ -59,6 +60,9 @@ COMMANDS: dict[str, CommandEntry] = {
         "act", "penstock.cli.dead:dead", "List, show, replay or discard dead letters."
     ),
     "pool": CommandEntry("configure", "penstock.cli.intake:pool", "Pools of intake."),
+    "source": CommandEntry(
+        "configure", "penstock.cli.source:source", "Sources of webhooks: add, rotate, try."
+    ),
     "bench": CommandEntry("measure", "penstock.cli.bench:bench", "Measure this machine."),
 }
 

@@ -69,10 +69,10 @@ class SharedBody:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """The bytes of a stored event and what verifies them."""
+    """The bytes of a stored event and what verifies them; no source where it is gone."""
 
     id: UUID
-    source: str
+    source: str | None
     provider: str
     raw_body: bytes = field(repr=False)
     signature: str | None = field(repr=False)

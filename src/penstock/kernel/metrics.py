@@ -108,7 +108,10 @@ def read_stats(database: Database) -> StatsReader:
 
 
 class Metrics:
-    """Counters of one process, and the depths of the queues as read at the last scrape."""
+    """Counters of one process, and the depths of the queues as read at the last scrape.
+
+    `more` holds readers of what products count by themselves, as text for Prometheus.
+    """
 
     def __init__(self, stats: StatsReader | None = None, *, stats_cache_s: float = 2.0) -> None:
         self._client = _prometheus()
@@ -117,6 +120,7 @@ class Metrics:
         self._stats_read_at = float("-inf")
         self._queues: set[str] = set()
         self._children: dict[tuple[str, ...], Any] = {}
+        self.more: list[Callable[[], Awaitable[str]]] = []
         self.registry = self._client.CollectorRegistry()
         self._metrics = {metric.name: self._make(metric) for metric in METRICS}
 
@@ -168,7 +172,7 @@ class Metrics:
         """The text that Prometheus reads; depths are at most a few seconds old."""
         await self._refresh()
         text: bytes = self._client.generate_latest(self.registry)
-        return text
+        return text + "".join([await read() for read in self.more]).encode()
 
     async def _refresh(self) -> None:
         now = time.monotonic()

@@ -1,0 +1,139 @@
+"""Events that go straight on: signed over HTTP, or to an allowed function in the same commit."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aiohttp import web
+from tests.support.inbox import SqlInbox, arrival
+
+from penstock import Event, Penstock
+from penstock.inbox import store
+from penstock.kernel.secrets import Secret
+from penstock.kernel.settings import Settings, with_values
+from penstock.kernel.signing import signature_headers
+from penstock.testing import drain
+
+ROUTE_SECRET = "whsec_cm91dGUtc2VjcmV0LWZvci10ZXN0cw=="
+
+
+@pytest.fixture
+def ps(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Penstock:
+    monkeypatch.setenv("ROUTE_SECRET", ROUTE_SECRET)
+    settings = with_values(Settings(), http_allow_private=("127.0.0.1",))
+    return Penstock(database_url, settings=settings)
+
+
+class Receiver:
+    """An endpoint that keeps what it gets and answers what it is told."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.got: list[tuple[bytes, dict[str, str]]] = []
+        self.url = ""
+
+    async def take(self, request: web.Request) -> web.Response:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.got.append((await request.read(), headers))
+        return web.Response(status=self.status)
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    found = Receiver()
+    app = web.Application()
+    app.router.add_post("/in", found.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    found.url = f"http://127.0.0.1:{port}/in"
+    yield found
+    await runner.cleanup()
+
+
+async def _route(inbox: SqlInbox, kind: str, target: str) -> None:
+    secret = "env:ROUTE_SECRET" if kind == "http" else None
+    await store.put_route(inbox.conn, "stripe", "*", kind, target, secret, "test", None)
+
+
+async def test_an_http_route_sends_the_bytes_signed_under_one_id(
+    ps: Penstock, inbox: SqlInbox, stripe: UUID, receiver: Receiver
+) -> None:
+    await _route(inbox, "http", receiver.url)
+    event = arrival(stripe, "evt_1", '{"n":   1}')
+    await inbox.receive(event)
+    receiver.status = 503
+    await drain(ps, only={"inbox"})
+    assert await inbox.status("evt_1") == "failed"
+    await inbox.conn.execute("update webhook_events set next_attempt_at = penstock.clock()")
+    await inbox.tend()
+    receiver.status = 200
+    await drain(ps, only={"inbox"})
+    assert await inbox.status("evt_1") == "success"
+    (first, _), (body, headers) = receiver.got
+    assert first == body == b'{"n":   1}'
+    assert headers["webhook-id"] == str(event.id)
+    assert headers["penstock-event-id"] == "evt_1"
+    signed = signature_headers(
+        [Secret(ROUTE_SECRET)],
+        message_id=str(event.id),
+        timestamp_s=int(headers["webhook-timestamp"]),
+        body=body,
+    )
+    assert headers["webhook-signature"] == signed["webhook-signature"]
+
+
+async def test_an_http_route_to_a_forbidden_address_is_dead_at_once(
+    ps: Penstock, inbox: SqlInbox, stripe: UUID
+) -> None:
+    await _route(inbox, "http", "https://169.254.169.254/latest")
+    (event,) = await inbox.send(stripe, "evt_1")
+    await drain(ps, only={"inbox"})
+    row = await inbox.row(event)
+    assert (row["status"], row["error_code"]) == ("dead_letter", "ADDRESS_REFUSED")
+
+
+async def test_a_sql_route_and_the_end_of_the_event_are_one_commit(
+    ps: Penstock, inbox: SqlInbox, stripe: UUID
+) -> None:
+    await inbox.conn.execute("""
+        create function public.take(p_event jsonb) returns void language sql as $$
+            insert into effects (event_id, note)
+            values (p_event ->> 'event_id', p_event -> 'data' ->> 'n') $$;
+        insert into webhook.route_functions values ('public.take')""")
+    await _route(inbox, "sql", "public.take")
+    await inbox.send(stripe, "evt_1")
+    await drain(ps, only={"inbox"})
+    rows = await inbox.conn.fetch("select event_id, note from effects")
+    assert [tuple(row) for row in rows] == [("evt_1", "1")]
+    assert await inbox.status("evt_1") == "success"
+
+
+async def test_a_function_taken_off_the_list_is_no_longer_called(
+    ps: Penstock, inbox: SqlInbox, stripe: UUID
+) -> None:
+    await inbox.conn.execute("insert into webhook.route_functions values ('pg_catalog.pg_sleep')")
+    await _route(inbox, "sql", "pg_catalog.pg_sleep")
+    await inbox.conn.execute("delete from webhook.route_functions")
+    (event,) = await inbox.send(stripe, "evt_1")
+    await drain(ps, only={"inbox"})
+    assert (await inbox.row(event))["status"] == "failed"
+
+
+async def test_a_handler_of_the_application_goes_before_a_route(
+    ps: Penstock, inbox: SqlInbox, stripe: UUID, receiver: Receiver
+) -> None:
+    await _route(inbox, "http", receiver.url)
+    seen: list[str] = []
+
+    @ps.inbox.on("stripe", "mine")
+    async def take(event: Event[Any]) -> None:
+        seen.append(event.topic)
+
+    await inbox.send(stripe, "evt_1", kind="mine")
+    await inbox.send(stripe, "evt_2", kind="other")
+    await drain(ps, only={"inbox"})
+    assert (seen, len(receiver.got)) == (["mine"], 1)
