@@ -86,7 +86,11 @@ async def test_tend_does_nothing_in_a_stricter_isolation_level(intake: SqlIntake
 
 async def test_tend_is_a_no_op_when_it_ran_a_moment_ago(intake: SqlIntake) -> None:
     await intake.stock(3)
-    await intake.tend()
     await intake.reserve("a")
+    await intake.conn.execute(
+        "select setval('penstock.intake_lease', penstock.milliseconds(clock_timestamp()) + 60000)"
+    )
     await intake.conn.fetch("select * from intake_tend(false)")
     assert await mark(intake) == 0
+    await intake.conn.fetch("select * from intake_tend(true)")
+    assert await mark(intake) == 1

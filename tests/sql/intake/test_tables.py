@@ -186,3 +186,15 @@ async def test_jobs_are_scheduled(conn: Connection) -> None:
     }
     assert jobs["metrics_snapshot"] == 60
     assert jobs["reap_orphaned_slots"] == 120
+
+
+async def test_functions_that_discourage_scans_do_not_compile_them(conn: Connection) -> None:
+    """Before version 18 a discouraged scan looks so costly that JIT compiles it, for a second."""
+    found = await conn.fetch(
+        """
+        select p.oid::regprocedure::text from pg_proc p
+        where 'enable_seqscan=off' = any (p.proconfig) and not 'jit=off' = any (p.proconfig)
+          and (p.pronamespace = 'penstock_intake'::regnamespace or p.proname like 'intake%')
+        """
+    )
+    assert found == []

@@ -1,10 +1,13 @@
 -- Ready messages above the watermark, and those that returned below it. A returned one leaves the
--- list when it is taken or no longer ready; one that somebody else has locked stays on it.
+-- list when it is taken or no longer ready; one that somebody else has locked stays on it. JIT is
+-- off wherever seqscan is: before version 18 a scan that is only discouraged looks so costly that
+-- compiling it takes a second.
 create or replace function penstock_intake.pick_messages(p_limit int) returns bigint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_now timestamptz := penstock.clock();
