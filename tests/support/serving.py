@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from penstock.api.mount import Mounted
 from penstock.application import Penstock
@@ -18,11 +19,12 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(application: Penstock) -> AsyncIterator[str]:
-    """Open the application and serve it; yields the address."""
+async def serving(application: Penstock | ASGIApp) -> AsyncIterator[str]:
+    """Open the application, or one that it is mounted in, and serve it; yields the address."""
+    served = Mounted(application) if isinstance(application, Penstock) else application
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as taken:
         config = uvicorn.Config(
-            Mounted(application),
+            served,
             lifespan="on",
             log_config=None,
             access_log=False,

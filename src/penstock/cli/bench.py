@@ -11,7 +11,10 @@ from penstock.cli.invocation import Invocation
 from penstock.cli.output import Column, Output
 from penstock.kernel.errors import NotFound
 
-BENCHES = {"kernel": "penstock.bench.kernel:bench_kernel"}
+BENCHES = {
+    "inbox": "penstock.bench.inbox:bench_inbox",
+    "kernel": "penstock.bench.kernel:bench_kernel",
+}
 
 
 @click.command()

@@ -1,25 +1,31 @@
-"""Every scheme as a source, on a real server."""
+"""The inbox on a database of the test's own, a source, a place for effects, an application."""
 
-from collections.abc import AsyncIterator
+from uuid import UUID
 
 import pytest
-from tests.support.providers import CASES
-from tests.support.webhooks import Connection, Door, add_source, open_door, variable
+from tests.support.inbox import Connection, SqlInbox
 
-from penstock.application import Penstock
-
-
-@pytest.fixture
-def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The secrets, where the references say they are."""
-    for case in CASES.values():
-        monkeypatch.setenv(variable(case.name), case.secret)
+from penstock import Penstock
 
 
 @pytest.fixture
-async def door(database_url: str, conn: Connection, secrets: None) -> AsyncIterator[Door]:
-    """A server with every source."""
-    for case in CASES.values():
-        await add_source(conn, case)
-    async with open_door(Penstock(database_url), conn) as opened:
-        yield opened
+async def inbox(conn: Connection) -> SqlInbox:
+    """The inbox's verbs, with a clock that the test can move and a table for effects."""
+    sql = SqlInbox(conn)
+    await sql.make_clock_settable()
+    await conn.execute(
+        "create table effects (id bigint generated always as identity, event_id text, note text)"
+    )
+    return sql
+
+
+@pytest.fixture
+async def stripe(inbox: SqlInbox) -> UUID:
+    """The id of a configured source named stripe."""
+    return await inbox.source()
+
+
+@pytest.fixture
+def ps(database_url: str) -> Penstock:
+    """An application on the same database."""
+    return Penstock(database_url)

@@ -1,0 +1,91 @@
+"""Grouping: in order, bounded by count and weight, one answer each."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from penstock.kernel.gathering import Gathering, InOrder
+
+
+class Counter:
+    """Stands for the database: holds calls until told, remembers what each carried."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+        self.open = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def __call__(self, items: Sequence[int]) -> list[int]:
+        self.calls.append(list(items))
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        return [item * 10 for item in items]
+
+
+def gathering(counter: Counter, **bounds: int) -> Gathering[int, int]:
+    limits = {"count_max": 100, "weight_max": 1000, **bounds}
+    line = InOrder[int, int](weight=lambda item: item, **limits)
+    return Gathering(counter, line, calls_max=1)
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def carried(counter: Counter, group: Gathering[int, int], items: Sequence[int]) -> list[int]:
+    tasks = [asyncio.create_task(group.ask(item)) for item in items]
+    await settled()
+    counter.open.set()
+    return list(await asyncio.gather(*tasks))
+
+
+async def test_what_waits_goes_together_in_order_and_each_gets_its_own_answer() -> None:
+    counter = Counter()
+    answers = await carried(counter, gathering(counter), [3, 1, 2, 5])
+    assert answers == [30, 10, 20, 50]
+    assert counter.calls == [[3], [1, 2, 5]]
+
+
+async def test_a_call_is_bounded_by_count() -> None:
+    counter = Counter()
+    await carried(counter, gathering(counter, count_max=2), [1, 2, 3, 4, 5])
+    assert counter.calls == [[1], [2, 3], [4, 5]]
+
+
+async def test_a_call_is_bounded_by_weight_and_carries_at_least_one() -> None:
+    counter = Counter()
+    await carried(counter, gathering(counter, weight_max=10), [1, 6, 4, 7, 99, 2])
+    assert counter.calls == [[1], [6, 4], [7], [99], [2]]
+
+
+async def test_an_error_reaches_everyone_in_the_call_and_nobody_after_it() -> None:
+    counter = Counter()
+    counter.error = ValueError("gone")
+    group = gathering(counter)
+    asked = [asyncio.create_task(group.ask(item)) for item in (1, 2)]
+    await settled()
+    counter.open.set()
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ValueError, ValueError]
+    assert outcomes[0] is not outcomes[1]
+    counter.error = None
+    assert await group.ask(4) == 40
+    await group.close()
+    assert group.idle
+
+
+async def test_a_caller_that_went_away_is_not_sent() -> None:
+    counter = Counter()
+    group = gathering(counter)
+    first, gone, stays = (asyncio.create_task(group.ask(item)) for item in (1, 2, 3))
+    await settled()
+    gone.cancel()
+    await settled()
+    counter.open.set()
+    assert (await first, await stays) == (10, 30)
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    assert counter.calls == [[1], [3]]
