@@ -45,7 +45,10 @@ class Acts:
         async with self._fault("every winner asks again") as fault:
             before = self._show.count("same")
             await self._cast.crowd.again()
-            fault.outcome = f"{self._show.count('same') - before:,} → the same seat"
+            same = self._show.count("same") - before
+            fault.outcome = f"{same:,} → the same seat"
+            if same != self._show.count("yes"):
+                fault.state = "failed"
         await self._cast.watch.drained()
 
     async def killed_worker(self, drop: Drop) -> None:
@@ -93,21 +96,22 @@ class Acts:
             await self._cast.watch.drained()
             fault.name += f" {monotonic() - frozen:.1f} s"
             victim.signal(signal.SIGCONT)
-            fault.outcome = f"{await self._late(before)} stale finishes: no effect"
+            await self._finished(login)
+            fault.outcome = f"{logs.late() - before} stale finishes: no effect"
             await burst
 
     async def double_clicks(self, drop: Drop) -> None:
         """Everybody clicks twice at once, and some bring tokens that they signed themselves."""
         forged = self._show.plan.forged
         async with self._fault("every buyer double-clicks") as fault:
-            before = self._show.count("same")
+            same, yes = self._show.count("same"), self._show.count("yes")
             await self._drop(drop, clicks=2, forged=forged)
-            same = self._show.count("same") - before
-            let_in = self._show.count("let_in")
-            fault.outcome = f"{same:,} same seat, {self._show.count('forged')} forged: 401"
-            if let_in:
+            same, yes = self._show.count("same") - same, self._show.count("yes") - yes
+            refused = self._show.count("forged")
+            fault.outcome = f"{same:,} same seat, {refused} forged: 401"
+            # Whoever got a seat has clicked once more, and got that seat again.
+            if same != yes or refused != forged:
                 fault.state = "failed"
-                fault.outcome += f", {let_in} let in"
 
     async def killed_engine(self, drop: Drop) -> None:
         """SIGKILL of the engine's server under load: buyers ask again with the same key."""
@@ -181,13 +185,10 @@ class Acts:
         self._cast.logs.read()
         return self._cast.logs.held_by(self._cast.workers[login].log)
 
-    async def _late(self, before: int) -> int:
-        """The finishes that the thawed worker sends after all."""
+    async def _finished(self, login: str) -> None:
+        """Wait until a thawed worker has said what it had to say."""
         deadline = monotonic() + LATE_WITHIN_S
         while monotonic() < deadline:
-            self._cast.logs.read()
-            late = self._cast.logs.late() - before
-            if late:
-                return late
+            if self._held(login) <= 0:
+                return
             await asyncio.sleep(0.05)
-        return 0

@@ -55,6 +55,7 @@ def _objections(show: Show, verdict: Verdict, false_sold_out: Sequence[str]) -> 
     slots = show.plan.slots
     if not verdict.promised == verdict.tickets == slots:
         found.append(f"{slots} seats, {verdict.promised} promised, {verdict.tickets} tickets")
+    found += [f"{fault.name}: {fault.outcome}" for fault in show.faults if fault.state != "done"]
     if show.count("odd"):
         found.append(f"{show.count('odd')} answers that should not have come")
     if show.count("let_in"):

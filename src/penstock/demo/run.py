@@ -15,8 +15,6 @@ from penstock.demo.proof import Evidence, collect, document, lines
 from penstock.demo.show import Show
 from penstock.demo.stage import Stage, set_up
 
-STOPPED = "penstock demo: stopped"
-
 
 class Viewer(Protocol):
     """Who watches: a terminal, a line per second, or nobody."""
@@ -107,6 +105,12 @@ async def _drawing(draw: Callable[[], None]) -> AsyncIterator[None]:
 
 
 def _kept(stage: Stage) -> list[str]:
+    """How to look at what was kept, and how to be rid of it."""
     pids = " ".join(str(cluster.pid) for cluster in (stage.engine, stage.ledger))
-    places = " ".join(str(cluster.data_dir) for cluster in (stage.engine, stage.ledger))
-    return [*stage.psql_lines(), f"kill -INT {pids}   # stops both", f"rm -r {places}"]
+    prefix = str(stage.engine.data_dir).removesuffix(stage.engine.data_dir.name.split("-")[-1])
+    sockets = f"{stage.engine_address.socket_dir} {stage.ledger_address.socket_dir}"
+    return [
+        *stage.psql_lines(),
+        f"kill -INT {pids}   # stops both servers",
+        f"rm -r {prefix}* {sockets}   # removes them",
+    ]
