@@ -4,6 +4,7 @@ create or replace function webhook.archive_rows(p_ids uuid[], p_state text) retu
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_count integer;

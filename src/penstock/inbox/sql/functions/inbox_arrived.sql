@@ -5,6 +5,7 @@ create or replace function webhook.inbox_arrived() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 begin
     delete from public.webhook_events e

@@ -5,6 +5,7 @@ returns table (archived integer, forgotten integer)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_keep interval := (select c.retention from penstock.queue_config c where c.queue = 'inbox');

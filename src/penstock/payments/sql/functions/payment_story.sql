@@ -1,3 +1,4 @@
+-- Reached through penstock.story, which lets operators only read a payload and audits it.
 create or replace function public.payment_story(p_id uuid, p_payload boolean default false)
 returns jsonb
 language sql stable security definer
@@ -46,5 +47,3 @@ $$;
 comment on function public.payment_story(uuid, boolean) is
     'Everything known about one payment; the payload only if asked for.';
 revoke all on function public.payment_story(uuid, boolean) from public;
-grant execute on function public.payment_story(uuid, boolean)
-    to penstock_operator, penstock_auditor;
