@@ -340,11 +340,11 @@ async def put_policy(
     await call(conn, query, values, reason, operator)
 
 
-async def story(conn: Connection, outbox_id: UUID) -> str | None:
-    """Everything known about one payment but its payload, as JSON text; None if there is none."""
-    query = "select public.payment_story($1::text::uuid)::text as story"
+async def story(conn: Connection, outbox_id: UUID) -> str:
+    """Everything known about one payment but its payload, as JSON text; raises NotFound."""
+    query = "select penstock.story($1::text::uuid)::text as story"
     rows = await call(conn, query, str(outbox_id))
-    found: str | None = rows[0]["story"]
+    found: str = rows[0]["story"]
     return found
 
 
