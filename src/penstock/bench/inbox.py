@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import count
 from time import monotonic, time
 from typing import TypeAlias
@@ -19,6 +20,7 @@ from penstock.bench.load import Load, post, run_load
 from penstock.bench.receivers import KEY_VARIABLE, PLAIN_TABLE, URL_VARIABLE
 from penstock.bench.report import BenchReport, describe_machine
 from penstock.inbox.providers.stripe import Stripe
+from penstock.kernel.errors import MissingExtra
 from penstock.kernel.event import Batch, Event
 from penstock.kernel.schema import migrate
 from penstock.kernel.tx import Tx
@@ -60,6 +62,8 @@ class Plan:
 
 async def bench_inbox(plan: Plan, progress: Progress) -> BenchReport:
     """Measure on an embedded, durable server of its own; other databases are not touched."""
+    if find_spec("fastapi") is None:
+        raise MissingExtra("the handler to compare with needs fastapi", todo="pip install fastapi")
     with throwaway_cluster(durable=True, settings={"max_wal_size": "4GB"}) as cluster:
         url = cluster.url()
         await migrate(url, only="inbox")

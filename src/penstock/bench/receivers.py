@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import uvicorn
-from fastapi import FastAPI, Request, Response
 from starlette.types import ASGIApp
 
 from penstock.api.mount import Mounted
@@ -41,6 +40,8 @@ def ours(url: str) -> ASGIApp:
 
 def plain(url: str) -> ASGIApp:
     """A handler as one writes it by hand."""
+    from fastapi import FastAPI, Request, Response
+
     secret = os.environ[KEY_VARIABLE].encode()
     pools: list[asyncpg.Pool[asyncpg.Record]] = []
 
