@@ -41,7 +41,7 @@ async def test_items_that_come_while_the_last_call_ends_are_started() -> None:
     handler = _Handler()
     loop = asyncio.get_running_loop()
 
-    def done(items: Sequence[Item], _: Sequence[Answer]) -> None:
+    def done(items: Sequence[Item], _: Sequence[Answer], __: float) -> None:
         if items[0].key == 1:
             loop.call_soon(lane.put, [_item(2)])
 

@@ -277,7 +277,8 @@ async def test_a_listener_behind_a_pooler_gives_up_and_polling_goes_on(
     events.subscribe(lambda one: seen.append(one.name))
     async with Proxy(database_url) as proxy, pumping(proxy.url, Calls()) as running:
         proxy.swallow_notifications = True
-        listener = Listener(Database(proxy.url), {"outbox": running.pump.wakeup.ring}, events)
+        bells = {"penstock_outbox": running.pump.wakeup.ring}
+        listener = Listener(Database(proxy.url), bells, events)
         await asyncio.wait_for(listener.run(), 10)
         assert seen == ["listen_unavailable"]
         assert not listener.available
@@ -293,7 +294,7 @@ async def test_a_killed_listener_comes_back_and_looks(
     rings: list[float] = []
     listener = Listener(
         Database(database_url, application_name="ears"),
-        {"outbox": lambda: rings.append(monotonic())},
+        {"penstock_outbox": lambda _: rings.append(monotonic())},
         Events(),
     )
     task = asyncio.create_task(listener.run())

@@ -35,6 +35,7 @@ def handled() -> Handled:
         attempt=2,
         verdict="done",
         code="",
+        latency_ms=1.5,
     )
 
 
@@ -53,6 +54,7 @@ def test_an_observation_is_one_line_with_a_constant_message() -> None:
         "attempt": 2,
         "verdict": "done",
         "code": "",
+        "latency_ms": 1.5,
     }
 
 

@@ -20,6 +20,7 @@ def handled(queue: str, verdict: str) -> events.Handled:
         attempt=1,
         verdict=verdict,
         code="",
+        latency_ms=1.5,
     )
 
 
@@ -57,6 +58,7 @@ def test_names_are_the_seeds_or_our_own() -> None:
         "oldest_pending_age_seconds",
         "notify_wakeups_total",
         "claim_batches_total",
+        "dispatch_latency_ms",
         "attempts_total",
         "dlq_depth",
         "reaper_requeues_total",

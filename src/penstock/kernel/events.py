@@ -46,6 +46,7 @@ class Handled(Observation):
     attempt: int
     verdict: str
     code: str
+    latency_ms: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 
 from penstock.kernel.errors import BadHandler
 from penstock.kernel.handler import Answer, Handler
@@ -11,7 +12,7 @@ from penstock.kernel.queue import Item
 
 WINDOW_S = 0.1
 
-Done = Callable[[Sequence[Item], Sequence[Answer]], None]
+Done = Callable[[Sequence[Item], Sequence[Answer], float], None]
 Failed = Callable[[Sequence[Item], BaseException], None]
 
 
@@ -87,6 +88,7 @@ class Lane:
         # then (claims, finishes and lease extension share this loop).
         turns = 0
         while items := self._take():
+            started = monotonic()
             try:
                 answers = await self.handler.handle(items)
                 if len(answers) != len(items):
@@ -97,7 +99,7 @@ class Lane:
             except Exception as error:  # the boundary: whatever it was, the items are accounted for
                 self.failed(items, error)
             else:
-                self.done(items, answers)
+                self.done(items, answers, (monotonic() - started) * 1000)
             turns += 1
             if turns % 64 == 0:
                 await asyncio.sleep(0)

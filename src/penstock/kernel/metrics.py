@@ -47,6 +47,7 @@ METRICS = (
     Metric("penstock_claimed_total", "counter", ("queue",), "Items claimed."),
     Metric("penstock_claim_latency_ms", "histogram", ("queue",), "Duration of a claim."),
     Metric("attempts_total", "counter", ("queue", "state"), "Attempts by verdict."),
+    Metric("dispatch_latency_ms", "histogram", ("queue",), "Duration of a handler's call."),
     Metric("penstock_handler_raised_total", "counter", ("queue",), "Handlers that raised."),
     Metric("penstock_finished_total", "counter", ("queue",), "Outcomes written."),
     Metric("penstock_stale_finishes_total", "counter", ("queue",), "Outcomes refused as stale."),
@@ -205,6 +206,7 @@ def _claimed(metrics: Metrics, seen: events.Claimed) -> None:
 
 def _handled(metrics: Metrics, seen: events.Handled) -> None:
     metrics.add("attempts_total", queue=seen.queue, state=seen.verdict)
+    metrics.time("dispatch_latency_ms", seen.latency_ms, queue=seen.queue)
 
 
 def _handler_raised(metrics: Metrics, seen: events.HandlerRaised) -> None:

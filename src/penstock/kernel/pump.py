@@ -211,7 +211,9 @@ class Pump:
 
     # outcomes
 
-    def _on_answers(self, items: Sequence[Item], answers: Sequence[Answer]) -> None:
+    def _on_answers(
+        self, items: Sequence[Item], answers: Sequence[Answer], latency_ms: float
+    ) -> None:
         self._moved.set()
         for item, answer in zip(items, answers, strict=True):
             match answer:
@@ -225,9 +227,9 @@ class Pump:
                     self._finish(item, DONE)
                 case _:
                     self._finish(item, answer)
-            self._observe(item, answer)
+            self._observe(item, answer, latency_ms)
 
-    def _observe(self, item: Item, answer: Answer) -> None:
+    def _observe(self, item: Item, answer: Answer, latency_ms: float) -> None:
         if not self._events.active:
             return
         verdict = answer if isinstance(answer, Done | Retry | Reject | Unknown) else DONE
@@ -239,6 +241,7 @@ class Pump:
                 item.attempt,
                 verdict_name(verdict),
                 getattr(verdict, "code", ""),
+                latency_ms,
             )
         )
 

@@ -106,3 +106,9 @@ class Queue(Protocol):
     async def tend(self, conn: Connection) -> Tending:
         """Reap, bring back due rows, sweep, keep the watermark; a no-op when not yet due."""
         ...
+
+
+def channel_of(queue: Queue) -> str:
+    """The NOTIFY channel of a queue: `penstock_<name>`, unless a seed names another."""
+    channel: str = getattr(queue, "channel", f"penstock_{queue.name}")
+    return channel

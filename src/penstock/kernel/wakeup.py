@@ -29,11 +29,13 @@ class Wakeup:
     def __init__(self, poll_s: float) -> None:
         self.poll_s = poll_s
         self._bell = asyncio.Event()
+        self._rung_by = "doorbell"
         self._last_work = 0.0
         self._last_rung = 0.0
 
-    def ring(self) -> None:
+    def ring(self, by: str = "doorbell") -> None:
         """There may be work: end the wait now. Cheap, harmless when there is none."""
+        self._rung_by = by
         self._bell.set()
 
     def worked(self) -> None:
@@ -41,7 +43,7 @@ class Wakeup:
         self._last_work = monotonic()
 
     async def wait(self, ready: Callable[[], Awaitable[bool]]) -> str:
-        """Return when rung or when `ready` says so: "doorbell" or "poll".
+        """Return when rung or when `ready` says so: "doorbell", "notify" or "poll".
 
         Called after a claim that found nothing, so it waits before it looks: a queue that seems
         ready and gives nothing (a paused topic) is asked once per interval, not without pause.
@@ -61,7 +63,7 @@ class Wakeup:
             await asyncio.sleep(pause_s)
         self._last_rung = monotonic()
         self._bell.clear()
-        return "doorbell"
+        return self._rung_by
 
     def _interval_s(self) -> float:
         idle_s = monotonic() - self._last_work
@@ -71,10 +73,10 @@ class Wakeup:
 
 
 class Listener:
-    """Hears NOTIFYs for many queues on one direct connection and rings their bells."""
+    """Hears NOTIFYs for many queues on one direct connection; `bells` are by channel."""
 
     def __init__(
-        self, database: Database, bells: Mapping[str, Callable[[], None]], events: Events
+        self, database: Database, bells: Mapping[str, Callable[[str], None]], events: Events
     ) -> None:
         self._database = database
         self._bells = dict(bells)
@@ -117,10 +119,10 @@ class Listener:
     async def _listen(self, conn: "asyncpg.Connection[asyncpg.Record]") -> None:
         gone = asyncio.Event()
         conn.add_termination_listener(lambda *_: gone.set())
-        for queue, ring in self._bells.items():
-            await conn.add_listener(f"penstock_{queue}", lambda *_, ring=ring: ring())
+        for channel, ring in self._bells.items():
+            await conn.add_listener(channel, lambda *_, ring=ring: ring("notify"))
         self.available = True
         # What was committed while nobody listened is found by looking once, now.
         for ring in self._bells.values():
-            ring()
+            ring("doorbell")
         await gone.wait()

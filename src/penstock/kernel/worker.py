@@ -17,7 +17,7 @@ from penstock.kernel.events import Disconnected, Events, WorkerStarted, WorkerSt
 from penstock.kernel.handler import Handler
 from penstock.kernel.ids import uuid7
 from penstock.kernel.pump import Limits, Pump
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import Queue, channel_of
 from penstock.kernel.report import WorkReport
 from penstock.kernel.scheduler import Job, Scheduler
 from penstock.kernel.version import VERSION
@@ -79,7 +79,7 @@ class Worker:
             scheduler = Scheduler(self._database, self._jobs, self._events)
             background.append(asyncio.create_task(scheduler.run()))
         if self._listen_on is not None:
-            bells = {pump.queue.name: pump.wakeup.ring for pump in self._pumps}
+            bells = {channel_of(pump.queue): pump.wakeup.ring for pump in self._pumps}
             listener = Listener(self._listen_on, bells, self._events)
             background.append(asyncio.create_task(listener.run()))
         try:

@@ -38,7 +38,7 @@ class Address:
         }
 
 
-def tcp_url(port: int, database: str, user: str, password: str) -> str:
+def tcp_url(port: int, database: str, *, user: str, password: str) -> str:
     """A URL for the loopback TCP port, which asks for a password."""
     login = f"{quote(user, safe='')}:{quote(password, safe='')}"
     return f"postgresql://{login}@127.0.0.1:{port}/{quote(database, safe='')}"

@@ -161,7 +161,7 @@ class Cluster:
                 f"the cluster '{self.name}' has no TCP port", todo="pass port= to the cluster."
             )
         password = (self.data_dir / LOGIN_FILE).read_text().strip()
-        return tcp_url(self.port, database, "postgres", password)
+        return tcp_url(self.port, database, user="postgres", password=password)
 
     @property
     def address(self) -> Address:

@@ -7,9 +7,20 @@ import penstock.intake
 
 # Functions and table columns of pgmq 1.5.1.
 OFFERED = {
-    "create", "send", "send_batch", "read", "pop", "delete", "archive", "set_vt", "metrics",
-    "metrics_all", "list_queues", "purge_queue", "drop_queue",
-}  # fmt: skip
+    "create",
+    "send",
+    "send_batch",
+    "read",
+    "pop",
+    "delete",
+    "archive",
+    "set_vt",
+    "metrics",
+    "metrics_all",
+    "list_queues",
+    "purge_queue",
+    "drop_queue",
+}
 TABLES = {"q_intake_queue", "q_intake_dlq", "a_intake_queue", "a_intake_dlq"}
 SEQUENCES = {"q_intake_queue_msg_id_seq"}
 ROOT = Path(penstock.intake.__file__).parent

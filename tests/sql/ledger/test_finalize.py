@@ -165,8 +165,14 @@ async def test_a_batch_answers_each_item_and_stores_the_good_ones(ledger: Connec
         plain,
     )
     assert outcomes == [
-        "confirmed", "conflict", "cancelled", "invalid", "confirmed", "already", "already",
-    ]  # fmt: skip
+        "confirmed",
+        "conflict",
+        "cancelled",
+        "invalid",
+        "confirmed",
+        "already",
+        "already",
+    ]
     assert await many(ledger, good, plain) == ["already", "already"]
     assert await ledger.fetchval("select count(*) from confirmed_tickets") == 3
     assert await proved(ledger)
