@@ -1,4 +1,4 @@
-"""Broken versions of the position functions. A test that does not notice them proves nothing."""
+"""Broken versions of our functions. A test that does not notice them proves nothing."""
 
 _END = """
 create or replace function penstock.end_sweep(p_name text, p_lowest_left bigint) returns void
@@ -51,3 +51,42 @@ begin
     return v_count;
 end $$;
 """
+
+_REPLACE = """
+do $do$
+declare v text := pg_get_functiondef('{function}'::regproc);
+begin
+    if position($a${old}$a$ in v) = 0 then
+        raise 'the mutant of {function} no longer fits';
+    end if;
+    execute replace(v, $a${old}$a$, $a${new}$a$);
+end $do$;
+"""
+
+# The state machine of the outbox with one rule broken each.
+STATES = {
+    # A delivery needs no matching token: whoever had the event once may finish it.
+    "finish-without-fence": _REPLACE.format(
+        function="app.outbox_archive_rows",
+        old="o.processing_token is not distinct from f.token",
+        new="(f.token is null) = (o.processing_token is null)",
+    ),
+    "release-counts": _REPLACE.format(
+        function="app.outbox_release", old="attempts = o.attempts - 1", new="attempts = o.attempts"
+    ),
+    "reap-too-early": _REPLACE.format(
+        function="app.outbox_reap",
+        old="v_now timestamptz := penstock.clock()",
+        new="v_now timestamptz := penstock.clock() + interval '20 seconds'",
+    ),
+    "replay-of-anything": _REPLACE.format(
+        function="app.outbox_replay",
+        old="(o.dead_at is not null or o.held_at is not null)",
+        new="o.processing_token is null and o.next_attempt_at is null",
+    ),
+    "no-attempts-limit": _REPLACE.format(
+        function="app.outbox_mark_failed",
+        old="v_max integer := (select c.max_attempts",
+        new="v_max integer := (select 99 + c.max_attempts",
+    ),
+}
