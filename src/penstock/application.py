@@ -208,6 +208,7 @@ class Penstock:
             deadline_s=deadline_s,
             until_idle=until_idle,
             drain_s=self._settings.drain_s,
+            poll_ms=self._settings.poll_ms,
         )
         async with self._worker(only, limits, listen=not until_idle) as worker:
             return await _until_drained(worker, asyncio.create_task(worker.run()))

@@ -300,3 +300,16 @@ async def test_what_is_wrong_is_said_at_registration_or_at_start(
         topic.on(concurrency=0)
     with pytest.raises(NotOpened):
         await ps.work()
+
+
+async def test_a_process_may_be_told_fewer_attempts_than_the_handler_allows(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    @topic.on(max_attempts=10)
+    async def handler(event: Event[Job]) -> Verdict:
+        return Retry(reason="not today")
+
+    ps.use(with_values(ps.settings, max_attempts=1, poll_ms=20))
+    await publish(conn, topic, 1)
+    assert (await work(ps)).rejected == 1
+    assert await states(conn) == {"DEAD": 1}

@@ -76,6 +76,7 @@ class Runtime:
     traces: Traces = field(default_factory=Traces)
     lease_s: float = 30.0
     concurrency_max: int = 1000
+    attempts_max: int = 1000
     slots: asyncio.Semaphore | None = None
     effects: Effects | None = None
 
@@ -138,7 +139,7 @@ class BoundHandler:
         self.size = options.size
         self.concurrency = max(1, min(options.concurrency, runtime.concurrency_max))
         self.timeout_s = options.timeout_s
-        self.max_attempts = options.max_attempts
+        self.max_attempts = min(options.max_attempts, runtime.attempts_max)
         self._function = registration.function
         self._plan = registration.plan
         self._decode = registration.decode

@@ -78,6 +78,7 @@ class Lending:
             traces=Traces(),
             lease_s=policy.lease_s,
             concurrency_max=allowed,
+            attempts_max=self.settings.max_attempts or 1000,
             slots=asyncio.Semaphore(allowed) if calls > allowed else None,
             effects=effects,
         )

@@ -42,13 +42,17 @@ TEND_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one pump may do: items per claim, items and seconds in all (None: no end)."""
+    """How much one pump may do: items per claim, items and seconds in all (None: no end).
+
+    `poll_ms` overrules the queue's own, for a process that must look more or less often.
+    """
 
     batch: int = 500
     items: int | None = None
     deadline_s: float | None = None
     until_idle: bool = False
     drain_s: float = 25.0
+    poll_ms: int | None = None
 
 
 class Pump:
@@ -66,7 +70,7 @@ class Pump:
         limits: Limits,
     ) -> None:
         self.queue = queue
-        self.wakeup = Wakeup(policy.poll_ms / 1000)
+        self.wakeup = Wakeup((limits.poll_ms or policy.poll_ms) / 1000)
         self._database = database
         self._events = events
         self._owner = owner
