@@ -47,10 +47,12 @@ class Refused(Exception):
 class Headers:
     """Request headers as they came: bytes, with repeats. Names are lower-case."""
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("_pairs", "_repeated", "_values")
 
     def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         self._pairs = tuple(pairs)
+        self._values = dict(self._pairs)
+        self._repeated = len(self._values) != len(self._pairs)
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> "Headers":
@@ -60,15 +62,18 @@ class Headers:
     def one(self, name: str) -> str | None:
         """The only value of a header; refused when it stands twice or is not printable ASCII."""
         wanted = name.encode()
-        found = [value for key, value in self._pairs if key == wanted]
-        if not found:
+        found = self._values.get(wanted)
+        if found is None:
             return None
-        if len(found) > 1 or not found[0].isascii():
+        if not found.isascii() or (self._repeated and self._count(wanted) > 1):
             raise Refused(Reason.HEADER_MALFORMED)
-        text = found[0].decode("ascii")
+        text = found.decode("ascii")
         if not text.isprintable():
             raise Refused(Reason.HEADER_MALFORMED)
         return text
+
+    def _count(self, wanted: bytes) -> int:
+        return sum(name == wanted for name, _ in self._pairs)
 
     def required(self, name: str) -> str:
         """The same for the header that carries the signature."""
