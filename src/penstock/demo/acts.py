@@ -15,6 +15,7 @@ from penstock.demo.show import Fault
 from penstock.intake import store
 
 LATE_WITHIN_S = 10.0
+CROWD = 2000  # buyers of a drop who take long enough to be disturbed
 NAMED_S = 0.4  # long enough to be read before it happens
 REASON = "demo"
 
@@ -118,8 +119,10 @@ class Acts:
         engine = self._cast.stage.engine
         async with self._fault("kill -9 the engine's Postgres") as fault:
             before, retried = self._show.count("requests"), self._show.count("retried")
-            burst = asyncio.create_task(self._drop(drop, measured=False))
-            await self._cast.crowd.until(before + drop.buyers // 5)
+            await self._stock(drop.seats)
+            burst = asyncio.create_task(self._drop(drop, measured=False, stocked=True))
+            if drop.buyers >= CROWD:  # a small one would be through before the blow falls
+                await self._cast.crowd.until(before + drop.buyers // 5)
             killed = monotonic()
             fault.name = f"kill -9 engine Postgres {engine.pid}"
             await asyncio.to_thread(engine.kill)
@@ -146,14 +149,21 @@ class Acts:
             fault.state = "done"
 
     async def _drop(
-        self, drop: Drop, *, clicks: int = 1, forged: int = 0, measured: bool = True
+        self,
+        drop: Drop,
+        *,
+        clicks: int = 1,
+        forged: int = 0,
+        measured: bool = True,
+        stocked: bool = False,
     ) -> None:
         """Put seats on sale, let the buyers loose, and see that no sold-out was a lie.
 
         Rate and latency are measured where the front door and its database stay up.
         """
         sold_out = self._show.count("sold_out")
-        await self._stock(drop.seats)
+        if not stocked:
+            await self._stock(drop.seats)
         over = await self._cast.crowd.burst(drop, clicks=clicks, forged=forged, measured=measured)
         if measured:
             self._show.answers += over["answers"]
