@@ -141,7 +141,7 @@ async def replay(database: Database, wish: Wish) -> int:
             return USAGE
         if wish.dry_run:
             print("Dry run mode - exiting without changes")
-            return UNVERIFIED if refused else 0
+            return 0
         ids = [event.id for event in found if event.id not in refused]
         done = await store.replay(conn, ids, wish.reason, wish.operator, wish.key_suffix)
     print(f"Replaying events: {len(done)}")
@@ -153,7 +153,9 @@ async def replay(database: Database, wish: Wish) -> int:
 
 async def _find(conn: Connection, wish: Wish) -> tuple[list[DeadEvent], set[UUID]]:
     found = await store.dead(conn, wish.query)
-    refused = set() if wish.unverified else await _not_genuine(conn, found)
+    # A dry run may write nothing, and reading bodies writes an audit row: it does not verify.
+    verify = bool(found) and not (wish.unverified or wish.dry_run)
+    refused = await _not_genuine(conn, found, wish) if verify else set()
     print(f"Found dead-letter rows: {len(found)}")
     for event in found:
         note = "  DOES NOT VERIFY, left out" if event.id in refused else ""
@@ -166,10 +168,12 @@ async def _find(conn: Connection, wish: Wish) -> tuple[list[DeadEvent], set[UUID
     return found, refused
 
 
-async def _not_genuine(conn: Connection, found: Sequence[DeadEvent]) -> set[UUID]:
+async def _not_genuine(conn: Connection, found: Sequence[DeadEvent], wish: Wish) -> set[UUID]:
     """Those whose stored bytes their signature does not fit; rows put in by hand have none."""
     sources = {source.source: source for source in await store.sources(conn)}
-    stored = await store.stored_events(conn, [event.id for event in found])
+    stored = await store.stored_events(
+        conn, [event.id for event in found], reason=wish.reason, operator=wish.operator
+    )
     return {
         event.id
         for event in stored

@@ -82,7 +82,7 @@ _DEAD = (
 _REPLAY = "select id, audit_id from webhook.inbox_replay($1::uuid[], $2::text, $3::text, $4::text)"
 _STORED = (
     "select id, source, provider, raw_body, signature, headers::text, content_type, received_at"
-    " from webhook.stored_event($1::uuid[])"
+    " from webhook.stored_event($1::uuid[], $2::text, $3::text)"
 )
 _METRICS = (
     "select metric, webhook_id, source, provider, label, total from webhook.metrics"
@@ -286,11 +286,17 @@ async def replay(conn: Connection, *args: object) -> list[tuple[UUID, UUID]]:
     return [(row["id"], row["audit_id"]) for row in await call(conn, _REPLAY, *args)]
 
 
-async def stored_events(conn: Connection, ids: Sequence[UUID]) -> list[StoredEvent]:
-    """The bytes as they were received and what verifies them."""
+async def stored_events(
+    conn: Connection,
+    ids: Sequence[UUID],
+    *,
+    reason: str = "stored bytes are verified again",
+    operator: str | None = None,
+) -> list[StoredEvent]:
+    """The bytes as they were received and what verifies them; reading them is audited."""
     return [
         StoredEvent(**{**row, "headers": json.loads(row["headers"])})
-        for row in await call(conn, _STORED, ids)
+        for row in await call(conn, _STORED, ids, reason, operator)
     ]
 
 

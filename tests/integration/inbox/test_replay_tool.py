@@ -79,7 +79,8 @@ async def dead(inbox: SqlInbox, webhook_id: UUID, event_id: str, *, sign: bool =
 
 
 async def audits(conn: Connection) -> list[tuple[str, str]]:
-    rows = await conn.fetch("select operation, operator from audit.audit_logs order by at")
+    query = "select operation, operator from audit.audit_logs order by at"
+    rows = await conn.fetch(query)
     return [(row["operation"], row["operator"]) for row in rows]
 
 
@@ -90,7 +91,7 @@ async def test_a_genuine_dead_letter_is_replayed_with_its_audit_row(
     ran = await tool.run("--event-id", "evt_1", "--operator", "ada", "--reason", "fixed")
     assert (ran.code, "Replay complete." in ran.out) == (0, True), ran.out
     assert (await inbox.row(event))["status"] == "pending"
-    assert await audits(inbox.conn) == [("replay", "ada")]
+    assert await audits(inbox.conn) == [("verify", "ada"), ("replay", "ada")]
     assert SECRET not in ran.out
 
 

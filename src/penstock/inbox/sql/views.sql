@@ -1,7 +1,7 @@
 create or replace view webhook.inbox_all as
     select e.id, e.webhook_id, w.source, e.event_id, e.event_type, e.provider, e.payload, e.headers,
-           e.body_sha256, e.received_at, e.total_attempts, e.replay_count, e.processed_at, e.dead_at,
-           e.error_code, e.error,
+           e.body_sha256, e.received_at, e.total_attempts, e.replay_count, e.processed_at,
+           e.dead_at, e.error_code, e.error,
            case when e.pos is not null then 'READY'
                 when e.lease_token is not null then 'LEASED'
                 when e.next_attempt_at is not null then 'WAITING'

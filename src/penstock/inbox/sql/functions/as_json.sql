@@ -10,5 +10,6 @@ exception when data_exception or statement_too_complex then
 end
 $$;
 
-comment on function webhook.as_json(text) is 'The text as jsonb, or null where jsonb cannot hold it.';
+comment on function webhook.as_json(text) is
+    'The text as jsonb, or null where jsonb cannot hold it.';
 revoke all on function webhook.as_json(text) from public;

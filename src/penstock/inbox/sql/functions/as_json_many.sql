@@ -7,7 +7,8 @@ begin
     return array(select t.text::jsonb from unnest(p_texts) with ordinality as t (text, ord)
                  order by t.ord);
 exception when data_exception or statement_too_complex then
-    return array(select webhook.as_json(t.text) from unnest(p_texts) with ordinality as t (text, ord)
+    return array(select webhook.as_json(t.text)
+                 from unnest(p_texts) with ordinality as t (text, ord)
                  order by t.ord);
 end
 $$;

@@ -28,6 +28,6 @@ end
 $$;
 
 comment on function webhook.begin_effect(uuid, uuid, text, text) is
-    'Record that an outside call is about to be made; returns its constant key and whether it is done.';
+    'Record that an outside call is about to be made; returns its key and whether it is done.';
 revoke all on function webhook.begin_effect(uuid, uuid, text, text) from public;
 grant execute on function webhook.begin_effect(uuid, uuid, text, text) to penstock_inbox_executor;

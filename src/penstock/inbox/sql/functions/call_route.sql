@@ -1,12 +1,13 @@
--- Runs with the caller's own rights and search path: the allow-list says what may be named, the grant
--- who may call it.
+-- Runs with the caller's own rights and search path: the allow-list says what may be named, the
+-- grant who may call it.
 create or replace function webhook.call_route(p_function text, p_event jsonb) returns void
 language plpgsql
 as $$
 begin
     if not webhook.route_allowed(p_function) then
         raise exception using errcode = 'PN006',
-            message = pg_catalog.format('function %L is not among webhook.route_functions', p_function);
+            message = pg_catalog.format(
+                'function %L is not among webhook.route_functions', p_function);
     end if;
     execute pg_catalog.format('select %I.%I($1)', pg_catalog.split_part(p_function, '.', 1),
                               pg_catalog.split_part(p_function, '.', 2))

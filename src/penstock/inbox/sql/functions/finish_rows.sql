@@ -1,5 +1,5 @@
--- The one way to success, where the token still matches. `is not distinct from` keeps the planner on
--- the key.
+-- The one way to success, where the token still matches. `is not distinct from` keeps the planner
+-- on the key.
 create or replace function webhook.finish_rows(p_ids uuid[], p_tokens uuid[]) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp

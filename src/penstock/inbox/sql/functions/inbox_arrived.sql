@@ -7,17 +7,23 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$
+declare
+    v_known uuid[];
 begin
-    delete from public.webhook_events e
-    using arrived a
-    where e.id = a.id and exists (
-        select from webhook.memory m
-        where m.webhook_id = a.webhook_id and m.event_id = a.event_id);
-    insert into webhook.tally (metric, webhook_id, label, count)
-    select 'dead_letter', a.webhook_id, a.error_code, count(*)
-    from arrived a where a.dead_at is not null and exists (
-        select from public.webhook_events e where e.id = a.id)
-    group by 2, 3;
+    -- One probe per row, which no join could be planned around.
+    v_known := array(
+        select a.id from arrived a cross join lateral (
+            select from webhook.memory m
+            where m.webhook_id = a.webhook_id and m.event_id = a.event_id limit 1) k);
+    if cardinality(v_known) > 0 then
+        delete from public.webhook_events e where e.id = any (v_known);
+    end if;
+    if exists (select from arrived a where a.dead_at is not null) then
+        insert into webhook.tally (metric, webhook_id, label, count)
+        select 'dead_letter', a.webhook_id, a.error_code, count(*)
+        from arrived a where a.dead_at is not null and a.id <> all (v_known)
+        group by 2, 3;
+    end if;
     -- A hint, never a promise; see penstock.queue_config.
     if (select c.notify from penstock.queue_config c where c.queue = 'inbox') then
         notify penstock_inbox;

@@ -1,4 +1,5 @@
-create or replace function webhook.inbox_bring_due(p_from_zero boolean default false) returns integer
+create or replace function webhook.inbox_bring_due(p_from_zero boolean default false)
+returns integer
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan

@@ -1,5 +1,5 @@
--- Routes are pairs of source and LIKE pattern, the most particular first; route tells which one fits.
--- Two statements on purpose: see webhook.pick_events; the write then goes by ctid.
+-- Routes are pairs of source and LIKE pattern, the most particular first; route tells which one
+-- fits. Two statements on purpose: see webhook.pick_events; the write then goes by ctid.
 create or replace function webhook.inbox_claim(
     p_limit    integer,
     p_token    uuid,
@@ -9,8 +9,8 @@ create or replace function webhook.inbox_claim(
     p_full     boolean[] default null
 ) returns table (
     seq bigint, id uuid, webhook_id uuid, event_id text, event_type text, source text,
-    route integer, raw_body bytea, payload jsonb, content_type text, delivery_id uuid, headers jsonb,
-    signature text, received_at timestamptz, lease_token uuid, attempts integer,
+    route integer, raw_body bytea, payload jsonb, content_type text, delivery_id uuid,
+    headers jsonb, signature text, received_at timestamptz, lease_token uuid, attempts integer,
     max_attempts integer, lease_epoch bigint, lease_expires_at timestamptz, lease_s integer
 )
 language plpgsql security definer

@@ -17,8 +17,8 @@ begin
         for update skip locked);
     perform webhook.archive_rows(v_ids, 'DISCARDED');
     return query
-        select d.id, audit.record('discard', 'public.webhook_events', jsonb_build_object('id', d.id),
-                                  p_reason, p_operator)
+        select d.id, audit.record('discard', 'public.webhook_events',
+                                  jsonb_build_object('id', d.id), p_reason, p_operator)
         from unnest(v_ids) as d (id);
 end
 $$;

@@ -1,5 +1,6 @@
--- The scheduled part of housekeeping: old successes to the archive, counters folded, memory past its
--- time forgotten. In steps, so that no run holds many locks; what is left waits for the next run.
+-- The scheduled part of housekeeping: old successes to the archive, counters folded, memory past
+-- its time forgotten. In steps, so that no run holds many locks; what is left waits for the next
+-- run.
 create or replace function webhook.inbox_keep(p_batch integer default 5000)
 returns table (archived integer, forgotten integer)
 language plpgsql security definer

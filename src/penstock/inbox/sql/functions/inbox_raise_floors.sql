@@ -1,5 +1,5 @@
--- What a plain snapshot shows holds each floor down: a row under claim is still ready to it, one that
--- is being reaped or brought back is still leased or waiting.
+-- What a plain snapshot shows holds each floor down: a row under claim is still ready to it, one
+-- that is being reaped or brought back is still leased or waiting.
 create or replace function webhook.inbox_raise_floors() returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp

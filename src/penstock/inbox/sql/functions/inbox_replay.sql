@@ -1,5 +1,6 @@
--- The row keeps its event id, so handlers see the same event. Rows that somebody else has in hand are
--- skipped, and the status is asked again under the lock: two operators give one event one cycle.
+-- The row keeps its event id, so handlers see the same event. Rows that somebody else has in hand
+-- are skipped, and the status is asked again under the lock: two operators give one event one
+-- cycle.
 create or replace function webhook.inbox_replay(
     p_ids uuid[], p_reason text, p_operator text default null, p_key_suffix text default null
 ) returns table (id uuid, audit_id uuid)

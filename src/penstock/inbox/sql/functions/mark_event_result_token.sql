@@ -5,7 +5,8 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_code text := case when p_error ~ '^[a-z][a-z0-9_]{2,59}$' then p_error else 'handler_error' end;
+    v_code text := case when p_error ~ '^[a-z][a-z0-9_]{2,59}$' then p_error
+        else 'handler_error' end;
 begin
     if p_status = 'processing' then
         raise exception using errcode = 'PN201',

@@ -1,5 +1,5 @@
--- An index scan from the watermark that no later join can talk the planner out of. Rows are locked in
--- the order of their positions and locked ones are skipped, so claims never wait for each other.
+-- An index scan from the watermark that no later join can talk the planner out of. Rows are locked
+-- in the order of their positions and locked ones are skipped, so claims never wait for each other.
 -- Of several patterns that fit, the first counts; if its handler is full, the event waits for it.
 create or replace function webhook.pick_events(
     p_limit integer, p_webhook_id uuid,
@@ -15,7 +15,8 @@ as $$
 declare
     v_wm bigint := pg_sequence_last_value('penstock.inbox_wm');
     v_paused uuid[] := array(
-        select w.id from public.webhook_endpoints w where w.source = any (penstock.paused('source')));
+        select w.id from public.webhook_endpoints w
+        where w.source = any (penstock.paused('source')));
 begin
     if p_patterns is null then
         return query

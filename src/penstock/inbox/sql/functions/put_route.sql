@@ -21,7 +21,8 @@ begin
             message = 'a secret is named by env:NAME or file:PATH, never written down here';
     end if;
     if not exists (select from public.webhook_endpoints w where w.source = p_source) then
-        raise exception using errcode = 'PN011', message = format('there is no source %L', p_source);
+        raise exception using
+            errcode = 'PN011', message = format('there is no source %L', p_source);
     end if;
     insert into public.webhook_routes (source, pattern, kind, target, secret_ref)
     values (p_source, p_pattern, p_kind, p_target, p_secret_ref)

@@ -10,8 +10,8 @@ create or replace function webhook.replay_filter(
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    select e.id, e.webhook_id, w.source, e.event_id, e.event_type, e.attempts, e.error_code, e.error,
-           e.received_at, e.dead_at
+    select e.id, e.webhook_id, w.source, e.event_id, e.event_type, e.attempts, e.error_code,
+           e.error, e.received_at, e.dead_at
     from public.webhook_events e
     left join public.webhook_endpoints w on w.id = e.webhook_id
     where e.status = 'dead_letter'

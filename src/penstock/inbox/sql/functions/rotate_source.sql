@@ -20,7 +20,8 @@ begin
     where w.source = p_source
     returning w.secret_refs into v_refs;
     if not found then
-        raise exception using errcode = 'PN011', message = format('there is no source %L', p_source);
+        raise exception using
+            errcode = 'PN011', message = format('there is no source %L', p_source);
     end if;
     return audit.record('rotate_source', 'public.webhook_endpoints',
         jsonb_build_object('source', p_source, 'secret_refs', v_refs), p_reason, p_operator);
