@@ -21,6 +21,12 @@ class Load:
     latencies_s: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
 
+    def add(self, other: "Load") -> None:
+        """Take another round in."""
+        self.seconds += other.seconds
+        self.latencies_s += other.latencies_s
+        self.statuses += other.statuses
+
     @property
     def answered(self) -> int:
         """How many requests were answered with 2xx."""
