@@ -51,6 +51,24 @@ async def test_only_the_head_of_a_participant_is_claimed(payments: SqlPayments) 
     assert [f.id for f in await payments.claim()] == [second]
 
 
+async def test_one_claim_takes_the_head_of_every_participant(payments: SqlPayments) -> None:
+    await payments.fill(9, 3)
+    assert [(f.participant, f.sequence) for f in await payments.claim()] == [
+        ("q00000", 1),
+        ("q00001", 1),
+        ("q00002", 1),
+    ]
+
+
+async def test_leasing_looks_again_whether_a_row_is_a_head(payments: SqlPayments) -> None:
+    """Between the walk and the lease a lower number may have come back."""
+    first, second = [await payments.enqueue("p") for _ in range(2)]
+    lease = "select outbox_id from penstock_payments.lease_heads($1, null, 60)"
+    assert await payments.conn.fetch(lease, [second]) == []
+    assert [row[0] for row in await payments.conn.fetch(lease, [first])] == [first]
+    assert await payments.conn.fetch(lease, [second]) == [], "its participant is in flight"
+
+
 async def test_a_held_payment_keeps_its_participant_waiting(payments: SqlPayments) -> None:
     await payments.hold("p")
     await payments.enqueue("p")
