@@ -7,6 +7,7 @@ from typing import Any
 
 import jwt
 
+from penstock.api.hs256 import usual_claims
 from penstock.api.keys import KeySource, key_source
 from penstock.kernel.http_errors import NotAllowed, NotAuthenticated
 from penstock.kernel.secrets import Secret
@@ -47,6 +48,9 @@ class Authenticator:
         self._settings = settings
         self._algorithms = frozenset(settings.accepted_algorithms())
         self._keys = keys if keys is not None else key_source(settings)
+        self._shared_secret: bytes | None = None
+        if settings.jwt_secret is not None and "HS256" in self._algorithms:
+            self._shared_secret = settings.jwt_secret.reveal().encode()
 
     async def principal(self, headers: Headers) -> Principal:
         """The caller; `Authorization` goes before `apikey`. Raises NotAuthenticated."""
@@ -100,6 +104,16 @@ class Authenticator:
     async def _claims(self, token: str) -> Mapping[str, Any]:
         if len(token) > TOKEN_LENGTH_MAX:
             raise NotAuthenticated("the token is too long")
+        if self._shared_secret is not None:
+            usual = usual_claims(
+                token,
+                self._shared_secret,
+                audience=self._settings.jwt_audience,
+                issuer=self._settings.jwt_issuer,
+                leeway_s=CLOCK_LEEWAY_S,
+            )
+            if usual is not None:
+                return usual
         try:
             header = jwt.get_unverified_header(token)
             algorithm = header.get("alg")
