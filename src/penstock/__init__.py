@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from penstock.outbox.errors import PayloadRefused
     from penstock.outbox.model import Json, PublishOptions, Story
     from penstock.outbox.topics import Outbox, Topic
+    from penstock.payments.instruction import Instruction
+    from penstock.payments.public import Payments
+    from penstock.payments.rails import CodeTable, NotSent, Rail, Sent
 
 __all__ = [
     "AsyncConn",
@@ -45,10 +48,12 @@ __all__ = [
     "BadPayload",
     "Batch",
     "Busy",
+    "CodeTable",
     "DatabaseUnreachable",
     "Done",
     "Effect",
     "Event",
+    "Instruction",
     "Intake",
     "Json",
     "LeaseLost",
@@ -56,16 +61,20 @@ __all__ = [
     "NotInTransaction",
     "NotOpen",
     "NotOpened",
+    "NotSent",
     "Outbox",
     "PayloadRefused",
+    "Payments",
     "Penstock",
     "PenstockError",
     "PublishOptions",
     "Queue",
+    "Rail",
     "Reject",
     "ReservationState",
     "Reserved",
     "Retry",
+    "Sent",
     "Settings",
     "SoldOut",
     "Story",
@@ -113,6 +122,12 @@ _WHERE = {
     "Story": "outbox.model",
     "Outbox": "outbox.topics",
     "Topic": "outbox.topics",
+    "Instruction": "payments.instruction",
+    "Payments": "payments.public",
+    "CodeTable": "payments.rails",
+    "NotSent": "payments.rails",
+    "Rail": "payments.rails",
+    "Sent": "payments.rails",
 }
 
 

@@ -28,6 +28,7 @@ from penstock.kernel.settings import TABLE, Settings, load_settings, with_values
 from penstock.kernel.tx import Tx
 from penstock.kernel.worker import Assignment, Worker
 from penstock.outbox.topics import Outbox
+from penstock.payments.public import Payments
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -48,6 +49,7 @@ class Penstock:
     outbox: Outbox
     intake: Intake
     inbox: Inbox
+    payments: Payments
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Penstock:
         self.outbox = Outbox(self.resources, self._opened_database)
         self.intake = Intake(lambda: self.lending)
         self.inbox = Inbox(self.resources)
+        self.payments = Payments()
 
     @classmethod
     def from_env(cls) -> "Penstock":
@@ -255,7 +258,7 @@ class Penstock:
 
     def parts(self, only: Collection[str] = ()) -> list[Working]:
         """The products that can work here, all or the named ones."""
-        every: list[Working] = [self.outbox, self.intake, self.inbox]
+        every: list[Working] = [self.outbox, self.intake, self.inbox, self.payments]
         unknown = set(only) - {part.queue_name for part in every}
         if unknown:
             raise NotFound(f"no queue named {', '.join(sorted(unknown))} here")

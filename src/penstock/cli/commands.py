@@ -59,6 +59,12 @@ COMMANDS: dict[str, CommandEntry] = {
     "dead": CommandEntry(
         "act", "penstock.cli.dead:dead", "List, show, replay or discard dead letters."
     ),
+    "held": CommandEntry(
+        "act", "penstock.cli.payments:held", "List, show or resolve what may have happened."
+    ),
+    "payments": CommandEntry(
+        "act", "penstock.cli.payments:payments", "Show, verify or cancel payments."
+    ),
     "pool": CommandEntry("configure", "penstock.cli.intake:pool", "Pools of intake."),
     "source": CommandEntry(
         "configure", "penstock.cli.source:source", "Sources of webhooks: add, rotate, try."

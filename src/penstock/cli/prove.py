@@ -1,4 +1,4 @@
-"""`penstock prove`: shows that every slot, ticket and event is accounted for, or who is not."""
+"""`penstock prove`: shows that every slot, ticket, event and payment is accounted for."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,8 +15,9 @@ from penstock.kernel.proof import Proof, Violation
 from penstock.kernel.queue import Connection
 from penstock.ledger import store as ledger_store
 from penstock.outbox.prove import prove as prove_outbox
+from penstock.payments.prove import prove as prove_payments
 
-PRODUCTS = ("intake", "outbox")
+PRODUCTS = ("intake", "outbox", "payments")
 OFFENDERS_SHOWN = 20
 
 
@@ -67,6 +68,8 @@ async def _look(invocation: Invocation, only: Sequence[str]) -> list[Finding]:
             findings.append(Finding("intake", found.proof, found.equations))
         if "outbox" in (only or installed):
             findings.append(Finding("outbox", await prove_outbox(engine)))
+        if "payments" in (only or installed):
+            findings.append(Finding("payments", await prove_payments(engine)))
         return findings
 
 

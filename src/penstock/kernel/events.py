@@ -309,6 +309,38 @@ class SourceUnusable(Observation):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptsRecorded(Observation):
+    """Payments: rows were added to the attempts; `state` is theirs, or HELD."""
+
+    name: ClassVar[str] = "attempts_recorded"
+    level: ClassVar[Level] = "debug"
+    queue: str
+    state: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentLate(Observation):
+    """Payments: a rail paid after the lease was lost; the payment is recorded as dispatched."""
+
+    name: ClassVar[str] = "payment_late"
+    level: ClassVar[Level] = "warning"
+    outbox_id: UUID
+    rail: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentResolved(Observation):
+    """Payments: a rail was asked about a held payment and knew what became of it."""
+
+    name: ClassVar[str] = "payment_resolved"
+    outbox_id: UUID
+    rail: str
+    resolution: str
+
+
 Subscriber = Callable[[Observation], None]
 
 

@@ -16,8 +16,6 @@ from penstock.kernel.failpoints import failpoint
 from penstock.kernel.queue import Item, Outcome, Queue
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
 
-FLUSH_AGE_S = 0.005
-
 
 def verdict_name(verdict: Verdict) -> str:
     """The word for a verdict, as observations and SQL use it."""
@@ -47,12 +45,14 @@ class Finisher:
         events: Events,
         *,
         batch: int,
+        flush_age_s: float,
         written: Callable[[Sequence[Item]], None],
     ) -> None:
         self._queue = queue
         self._database = database
         self._events = events
         self._batch = batch
+        self._flush_age_s = flush_age_s
         self._written = written
         self._buffer: list[Outcome] = []
         self._in_flight = 0
@@ -73,7 +73,7 @@ class Finisher:
         while True:
             await self._more.wait()
             if len(self._buffer) < self._batch:
-                await asyncio.sleep(FLUSH_AGE_S)
+                await asyncio.sleep(self._flush_age_s)
             await self._flush()
 
     async def _flush(self) -> None:

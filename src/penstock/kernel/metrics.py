@@ -46,7 +46,9 @@ METRICS = (
     Metric("claim_batches_total", "counter", ("queue",), "Claims that came back with items."),
     Metric("penstock_claimed_total", "counter", ("queue",), "Items claimed."),
     Metric("penstock_claim_latency_ms", "histogram", ("queue",), "Duration of a claim."),
-    Metric("attempts_total", "counter", ("queue", "state"), "Attempts by verdict."),
+    Metric(
+        "attempts_total", "counter", ("queue", "state"), "Attempts by verdict; payments by state."
+    ),
     Metric("dispatch_latency_ms", "histogram", ("queue",), "Duration of a handler's call."),
     Metric("penstock_handler_raised_total", "counter", ("queue",), "Handlers that raised."),
     Metric("penstock_finished_total", "counter", ("queue",), "Outcomes written."),
@@ -66,7 +68,12 @@ METRICS = (
     Metric("penstock_jobs_total", "counter", ("outcome",), "Runs of scheduled jobs."),
 )
 CLOSED_LABELS = {
-    "state": frozenset({"done", "retry", "reject", "unknown"}),
+    "state": frozenset(
+        {
+            *("done", "retry", "reject", "unknown"),
+            *("DISPATCHING", "DISPATCHED", "RETRYABLE", "FAILED", "ZOMBIE_REQUEUE", "HELD"),
+        }
+    ),
     "by": frozenset({"notify", "poll", "doorbell", "busy"}),
     "outcome": frozenset({"ok", "error"}),
     "result": frozenset({"stored", "duplicate", "conflicting_duplicate", "over_quota"}),
@@ -81,6 +88,8 @@ CLOSED_LABELS = {
         }
     ),
 }
+# Their attempts are rows with states of their own, counted when they are written.
+OWN_ATTEMPTS = frozenset({"payments"})
 _GAUGES = {
     "ready": "outbox_pending_depth",
     "oldest_age_s": "oldest_pending_age_seconds",
@@ -205,7 +214,8 @@ def _claimed(metrics: Metrics, seen: events.Claimed) -> None:
 
 
 def _handled(metrics: Metrics, seen: events.Handled) -> None:
-    metrics.add("attempts_total", queue=seen.queue, state=seen.verdict)
+    if seen.queue not in OWN_ATTEMPTS:
+        metrics.add("attempts_total", queue=seen.queue, state=seen.verdict)
     metrics.time("dispatch_latency_ms", seen.latency_ms, queue=seen.queue)
 
 
@@ -259,6 +269,10 @@ def _delivery_rejected(metrics: Metrics, seen: events.DeliveryRejected) -> None:
     metrics.add("penstock_webhooks_refused_total", reason=seen.reason)
 
 
+def _attempts_recorded(metrics: Metrics, seen: events.AttemptsRecorded) -> None:
+    metrics.add("attempts_total", seen.count, queue=seen.queue, state=seen.state)
+
+
 _COUNTERS: dict[type[events.Observation], Callable[[Metrics, Any], None]] = {
     events.Claimed: _claimed,
     events.Handled: _handled,
@@ -273,6 +287,7 @@ _COUNTERS: dict[type[events.Observation], Callable[[Metrics, Any], None]] = {
     events.JobRan: _job_ran,
     events.DeliveryTaken: _delivery_taken,
     events.DeliveryRejected: _delivery_rejected,
+    events.AttemptsRecorded: _attempts_recorded,
 }
 
 

@@ -94,9 +94,10 @@ class Outgoing:
         )
         return await self._call("POST", url, body=body, headers={**headers, **signed})
 
-    async def get(self, url: str) -> Reply:
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
         """Fetch a document such as a key set; the same guard and limits apply."""
-        return await self._call("GET", url, body=None, headers={"accept": "application/json"})
+        asked = {"accept": "application/json", **(headers or {})}
+        return await self._call("GET", url, body=None, headers=asked)
 
     async def _call(
         self, method: str, url: str, *, body: bytes | None, headers: Mapping[str, str]

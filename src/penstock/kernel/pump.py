@@ -86,7 +86,15 @@ class Pump:
         self._stopping = asyncio.Event()
         self._last_claim = monotonic()
         self._deadline = inf
-        self._finisher = Finisher(queue, database, events, batch=limits.batch, written=self._forget)
+        self._successive = policy.successive
+        self._finisher = Finisher(
+            queue,
+            database,
+            events,
+            batch=limits.batch,
+            flush_age_s=policy.flush_age_s,
+            written=self._forget,
+        )
         self._keeper = Keeper(
             queue, database, events, lease_s=policy.lease_s, held=self._held.values
         )
@@ -277,6 +285,8 @@ class Pump:
             if self._held.get(item.key) is item:
                 del self._held[item.key]
         self._moved.set()
+        if self._successive:
+            self.wakeup.ring("busy")
 
     # housekeeping and the end
 

@@ -62,7 +62,11 @@ class Tending:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A queue's row in `penstock.queue_config`: the numbers a pump runs by."""
+    """A queue's row in `penstock.queue_config`: the numbers a pump runs by.
+
+    `successive`: the end of one item lets the next be claimed, so that no time may pass in between;
+    `flush_age_s` is how long an outcome waits for others to be written with it.
+    """
 
     lease_s: float
     max_attempts: int
@@ -70,6 +74,8 @@ class Policy:
     backoff_cap_s: float
     poll_ms: int
     notify: bool
+    successive: bool = False
+    flush_age_s: float = 0.005
 
 
 class Queue(Protocol):

@@ -32,6 +32,7 @@ class Unknown:
     """The effect may have happened: held until a person or a resolver has found out."""
 
     reason: str = ""
+    code: str = "UNKNOWN"
 
 
 Verdict: TypeAlias = Done | Retry | Reject | Unknown

@@ -21,6 +21,9 @@ from penstock.kernel.ids import uuid7
 
 BUSY_POLL_S = 0.010
 BUSY_FOR_S = 2.0
+# Anybody may ring, as often as they like: a storm of hints must not become one of claims. What our
+# own work has made claimable is no hint and does not wait.
+QUIET_S = {"notify": 0.025, "busy": 0.0}
 
 
 class Wakeup:
@@ -43,7 +46,7 @@ class Wakeup:
         self._last_work = monotonic()
 
     async def wait(self, ready: Callable[[], Awaitable[bool]]) -> str:
-        """Return when rung or when `ready` says so: "doorbell", "notify" or "poll".
+        """Return when rung or when `ready` says so: "doorbell", "notify", "busy" or "poll".
 
         Called after a claim that found nothing, so it waits before it looks: a queue that seems
         ready and gives nothing (a paused topic) is asked once per interval, not without pause.
@@ -57,8 +60,7 @@ class Wakeup:
                 return "poll"
 
     async def _answer(self) -> str:
-        # Anybody may ring, as often as they like; a storm of hints must not become one of claims.
-        pause_s = self._last_rung + BUSY_POLL_S - monotonic()
+        pause_s = self._last_rung + QUIET_S.get(self._rung_by, BUSY_POLL_S) - monotonic()
         if pause_s > 0:
             await asyncio.sleep(pause_s)
         self._last_rung = monotonic()

@@ -82,3 +82,4 @@ select public.payment_partitions();
 select penstock.put_job('payments_reap', 15);
 select penstock.put_job('payments_partitions', 86400);
 select penstock.put_job('payments_chain', 60);
+select penstock.put_job('payments_resolve', 30);

@@ -1,0 +1,205 @@
+"""Payments as a queue: the kernel's verbs over the SQL functions of payments.
+
+The next payment of each participant is claimed, going round the participants: where the last claim
+ended is remembered here, so that nobody waits because others have much to send.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import assert_never, cast
+from uuid import UUID
+
+import msgspec
+
+from penstock.kernel.events import AttemptsRecorded, Events, PaymentLate
+from penstock.kernel.lease import Lease
+from penstock.kernel.queue import Connection, Item, Outcome, Policy, Tending
+from penstock.kernel.verdict import Done, Reject, Retry, Unknown
+from penstock.payments import store
+from penstock.payments.model import CHANNEL, QUEUE, AttemptState, Claimed, Ending, EndState
+
+WALKS_MAX = 25
+LATE = "LATE"
+REFUSED = "REFUSED"
+CODE_LENGTH_MAX = 100
+
+
+@dataclass(slots=True)
+class Payment(Item):
+    """A claimed payment, and what its rail answered."""
+
+    claimed: Claimed | None = None
+    reference: str | None = None
+    rail_code: str | None = None
+    latency_ms: int | None = None
+
+    @property
+    def claim(self) -> Claimed:
+        """The claim that it came with."""
+        assert self.claimed is not None, "a payment comes from a claim"
+        return self.claimed
+
+
+class PaymentsQueue:
+    """Claims payments of the given rails; every verb is one round trip."""
+
+    name = QUEUE
+    channel = CHANNEL
+
+    def __init__(self, rails: Iterable[str], events: Events) -> None:
+        self._rails = list(rails)
+        self._events = events
+        self._cursor = ""
+
+    async def policy(self, conn: Connection) -> Policy:
+        """The numbers this queue runs by; a participant's next payment waits for nothing else."""
+        row = await store.policy(conn)
+        return Policy(
+            lease_s=float(row["lease_s"]),
+            max_attempts=row["max_attempts"],
+            backoff_base_s=float(row["backoff_base_s"]),
+            backoff_cap_s=float(row["backoff_cap_s"]),
+            poll_ms=row["poll_ms"],
+            notify=row["notify"],
+            successive=True,
+            flush_age_s=0.0,
+        )
+
+    async def claim(
+        self, conn: Connection, *, limit: int, owner: UUID, skip: Sequence[str] = ()
+    ) -> Sequence[Item]:
+        """Lease the next payment of up to `limit` participants; rails in `skip` are left alone."""
+        for _ in range(WALKS_MAX):
+            before = monotonic()
+            found = await store.claim(
+                conn, limit=limit, owner=owner, after=self._cursor, rails=self._rails, skip=skip
+            )
+            self._cursor = found.cursor
+            if found.payments:
+                self._recorded(AttemptState.DISPATCHING, len(found.payments))
+                return [_payment(claimed, before) for claimed in found.payments]
+            if found.idle:
+                return ()
+        return ()
+
+    async def finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> Sequence[Item]:
+        """Record how dispatches ended; return those that came too late.
+
+        A success that came too late is recorded all the same: money has moved.
+        """
+        ended = await store.finish(conn, [_ending(outcome) for outcome in outcomes])
+        refused: list[Item] = []
+        for outcome in outcomes:
+            item = outcome.item
+            state = ended.get(item.id, REFUSED)
+            if state == LATE:
+                self._events.emit(PaymentLate(item.id, item.topic, item.attempt))
+            if state in (LATE, REFUSED):
+                refused.append(item)
+        for state, count in Counter(ended.values()).items():
+            if state not in (LATE, REFUSED):
+                self._recorded(state, count)
+        return refused
+
+    async def extend(self, conn: Connection, items: Sequence[Item]) -> Sequence[Item]:
+        """Prolong the leases still held; return the payments that are lost."""
+        before = monotonic()
+        claims = [cast(Payment, item).claim for item in items]
+        lost = await store.extend(conn, claims)
+        for item, claim in zip(items, claims, strict=True):
+            if item.id not in lost:
+                item.lease.deadline = max(item.lease.deadline, before + claim.lease_s)
+        return [item for item in items if item.id in lost]
+
+    async def release(self, conn: Connection, items: Sequence[Item]) -> int:
+        """Give payments back that were not sent; the attempt does not count."""
+        return await store.release(conn, [cast(Payment, item).claim for item in items])
+
+    async def ready(self, conn: Connection) -> bool:
+        """Whether a payment is due; it may still have to wait for its turn."""
+        return await store.ready(conn)
+
+    async def tend(self, conn: Connection) -> Tending:
+        """Nothing: ended leases are a scheduled job's, and what is due needs no bringing back."""
+        del conn
+        return Tending()
+
+    async def reap(self, conn: Connection) -> int:
+        """Deal with ended leases; returns how many payments were sent back to pending."""
+        states = Counter((await store.reap(conn)).values())
+        for state, count in states.items():
+            self._recorded(state, count)
+        return states[AttemptState.ZOMBIE_REQUEUE.value]
+
+    def _recorded(self, state: str, count: int) -> None:
+        if self._events.active:
+            self._events.emit(AttemptsRecorded(QUEUE, str(state), count))
+
+
+def _payment(claimed: Claimed, before: float) -> Payment:
+    return Payment(
+        key=claimed.outbox_id.int,
+        id=claimed.outbox_id,
+        topic=claimed.rail_type,
+        payload=claimed.payload.encode(),
+        headers=_headers(claimed.headers),
+        created_at=claimed.created_at,
+        attempt=claimed.attempt,
+        max_attempts=claimed.max_attempts,
+        lease=Lease(
+            claimed.lease_token,
+            claimed.lease_epoch,
+            claimed.lease_expires_at,
+            before + claimed.lease_s,
+        ),
+        ordering_key=claimed.participant_id,
+        claimed=claimed,
+    )
+
+
+def _headers(raw: str) -> dict[str, str]:
+    if raw == "{}":
+        return {}
+    kept: dict[str, object] = msgspec.json.decode(raw)
+    return {name: value if isinstance(value, str) else str(value) for name, value in kept.items()}
+
+
+def _ending(outcome: Outcome) -> Ending:
+    payment = cast(Payment, outcome.item)
+    state, code, reason = _told(outcome)
+    # Unless the rail asked for a time, an unknown outcome waits as long as the policy says.
+    delay_s = None if isinstance(outcome.verdict, Unknown) else outcome.delay_s
+    return Ending(
+        payment.id,
+        payment.lease.token,
+        state,
+        delay_s=delay_s,
+        rail_reference=_text(payment.reference),
+        rail_code=_text(payment.rail_code),
+        error_code=_text(code),
+        error_message=_text(reason, 2000),
+        latency_ms=payment.latency_ms,
+    )
+
+
+def _told(outcome: Outcome) -> tuple[EndState, str | None, str | None]:
+    match outcome.verdict:
+        case Done():
+            return EndState.DISPATCHED, None, None
+        case Retry(reason=reason, code=code):
+            return EndState.RETRYABLE, code, reason
+        case Reject(code=code, reason=reason):
+            return EndState.FAILED, code, reason
+        case Unknown(reason=reason, code=code):
+            return EndState.UNKNOWN, code, reason
+        case _:
+            assert_never(outcome.verdict)
+
+
+def _text(value: str | None, length: int = CODE_LENGTH_MAX) -> str | None:
+    """What Postgres can hold of a rail's words: no NUL, no half character, not too much."""
+    if not value:
+        return None
+    return value.replace("\0", "").encode(errors="replace").decode()[:length]
