@@ -181,9 +181,7 @@ class Reception:
                 return [await _store_alone(conn, delivery) for delivery in deliveries]
 
 
-async def _store_all(
-    conn: Connection, deliveries: Sequence[Delivery]
-) -> list[Sequence[Taken]]:
+async def _store_all(conn: Connection, deliveries: Sequence[Delivery]) -> list[Sequence[Taken]]:
     arrivals = [arrival for delivery in deliveries for arrival in delivery.arrivals]
     shared = [delivery.shared for delivery in deliveries if delivery.shared is not None]
     taken = iter(await store.receive_many(conn, arrivals, shared))
