@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 from tests.support.downstream import Downstream
 from tests.support.waiting import until_true
@@ -89,7 +89,6 @@ class Fleet:
         self.downstream = Downstream(directory / "calls")
         self._directory = directory
         self._processes: list[WorkerProcess] = []
-        self._numbers = count(1)
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,7 +106,7 @@ class Fleet:
 
     def start(self, *, url: str | None = None, **environment: Any) -> WorkerProcess:
         """Start a process; keywords become environment variables in upper case."""
-        log = self._directory / f"observed-{next(self._numbers)}"
+        log = self._directory / f"observed-{uuid4().hex}"
         settings = {
             "PENSTOCK_DATABASE_URL": url or self.url,
             "PENSTOCK_LISTEN": "off",
