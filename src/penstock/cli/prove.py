@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.invocation import Invocation
 from penstock.cli.output import Output
+from penstock.inbox.prove import prove as prove_inbox
 from penstock.intake.prove import Equation, Prover
 from penstock.kernel.database import Database, call
 from penstock.kernel.errors import SchemaMissing, WrongUsage
@@ -17,7 +18,7 @@ from penstock.ledger import store as ledger_store
 from penstock.outbox.prove import prove as prove_outbox
 from penstock.payments.prove import prove as prove_payments
 
-PRODUCTS = ("intake", "outbox", "payments")
+PRODUCTS = ("intake", "outbox", "payments", "inbox")
 OFFENDERS_SHOWN = 20
 
 
@@ -70,6 +71,8 @@ async def _look(invocation: Invocation, only: Sequence[str]) -> list[Finding]:
             findings.append(Finding("outbox", await prove_outbox(engine)))
         if "payments" in (only or installed):
             findings.append(Finding("payments", await prove_payments(engine)))
+        if "inbox" in (only or installed):
+            findings.append(Finding("inbox", await prove_inbox(engine)))
         return findings
 
 

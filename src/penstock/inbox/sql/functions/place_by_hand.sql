@@ -1,5 +1,6 @@
 -- A status set by a plain UPDATE moves the row as the verbs would: back from a lease it waits like
--- any failed attempt and dies when its attempts are used up; back from the dead it starts anew.
+-- any failed attempt and dies when its attempts are used up; back from the dead it starts anew. The
+-- claim that it ends has its record like any other.
 create or replace function webhook.place_by_hand() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -16,6 +17,15 @@ begin
        and old.attempts >= v_max then
         new.status := 'dead_letter';
         new.error_code := 'max_attempts_exceeded';
+    end if;
+    if old.status = 'processing' and new.status = 'success' then
+        new.finished_token := old.lease_token;
+    elsif coalesce(old.lease_token, old.finished_token) is not null then
+        new.finished_token := null;
+        insert into public.webhook_attempts (id, lease_token, lease_epoch, outcome, error_code, error)
+        values (old.id, coalesce(old.lease_token, old.finished_token), old.lease_epoch,
+                case when new.status = 'dead_letter' then 'REJECT' else 'RETRY' end, 'by_hand',
+                new.error);
     end if;
     new.pos := null;
     new.next_attempt_at := null;
