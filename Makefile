@@ -29,11 +29,13 @@ check: $(STAMP) ## lint, types, layering, docs
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/reference.py --check
+	@$(BIN)/python tools/supabase_trees.py --check
 
 fmt: $(STAMP) ## format the code and regenerate the reference
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(BIN)/python tools/reference.py
+	@$(BIN)/python tools/supabase_trees.py
 
 bench: $(STAMP) ## measure this machine (figures, goals)
 	@$(BIN)/penstock bench kernel $(ARGS)

@@ -12,13 +12,17 @@ from penstock.kernel.sqltext import Statement, split
 _TAG = "$penstock_pgmq$"
 
 
-def prerequisites(product: Product, target: Target) -> Iterator[Step]:
-    """The steps that come first; none for a product that needs nothing."""
+def prerequisites(product: Product, target: Target, *, bundled: bool = True) -> Iterator[Step]:
+    """The steps that come first; none for a product that needs nothing.
+
+    Without `bundled` pgmq must come from the server: its text is not put into the steps.
+    """
     if not _uses_pgmq(product):
         return
     label = f"{product.name}: pgmq"
     yield Step(label, with_argument("pgmq.sql", OWNER if target.roles else ""), as_owner=False)
-    yield Step(label, _pgmq_without_extension(), as_owner=target.roles)
+    without = _pgmq_without_extension() if bundled else packaged("pgmq_missing.sql")
+    yield Step(label, without, as_owner=target.roles)
 
 
 def _uses_pgmq(product: Product) -> bool:

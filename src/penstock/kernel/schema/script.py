@@ -5,7 +5,7 @@ migration tool wraps it in its own transaction; it ends with the same records.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from itertools import product as product_of
 
 from penstock.kernel.errors import WrongUsage
@@ -17,6 +17,9 @@ from penstock.kernel.schema.session import LOCK, QUIET
 from penstock.kernel.sqlfiles import BASELINE, REAPPLIED, STAGES, Migration, Product, SqlFile
 from penstock.kernel.sqltext import Statement, split
 
+# Where a product is installed in two steps: what holds data, then what works on it.
+_HOLDING = ("schema", "types", "tables")
+_WORKING = ("functions", "triggers", "views", "grants")
 _GUARD_INSTALLED = """do $guard$
 begin
     if to_regclass('penstock.migration') is null then
@@ -86,6 +89,32 @@ def print_install(products: Sequence[Product], *, roles: bool = True) -> str:
     return _assemble(f"installation of {names}", _install(products, target), roles=roles)
 
 
+def print_install_in_two(products: Sequence[Product]) -> tuple[str, str]:
+    """The same in two scripts, for tools that keep the tables and functions of a product apart.
+
+    The first ends with the tables of the last product, the second brings all that works on them.
+    pgmq must be there or an extension of the server: these scripts are kept, and not with the text
+    of others in them.
+    """
+    *before, last = products
+    target = apply.Target(True, _Assumed(ours=True))
+    first = _install_one(last, target, stages=_HOLDING, bundled=False)
+    second = _complete(last, target, stages=_WORKING)
+    names = ", ".join(p.name for p in before)
+    return (
+        _assemble(
+            f"{names}; types and tables of {last.name}",
+            chain(_install_whole(before, target), first),
+            roles=True,
+        ),
+        _assemble(
+            f"functions, triggers, views and grants of {last.name}",
+            chain(second, (_catalog_piece(products),)),
+            roles=False,
+        ),
+    )
+
+
 def print_upgrade(
     products: Sequence[Product],
     from_version: int,
@@ -110,17 +139,32 @@ _Piece = tuple[str, str, bool]
 
 
 def _install(products: Sequence[Product], target: apply.Target) -> Iterator[_Piece]:
-    for product in products:
-        guard = _GUARD_INSTALLED.format(product=apply.quote_text(product.name), bare=product.name)
-        yield f"{product.name}: only where it is not installed", guard, False
-        yield from _pieces(prerequisites(product, target))
-        yield from _pieces(apply.preparation(product, target))
-        yield from _definitions(product, STAGES, target)
-        yield from _pieces(apply.conclusion(product, target))
-        for migration in product.migrations:
-            yield _version_piece(product, migration.version, migration.name)
-        yield from _records(product)
+    yield from _install_whole(products, target)
     yield _catalog_piece(products)
+
+
+def _install_whole(products: Sequence[Product], target: apply.Target) -> Iterator[_Piece]:
+    for product in products:
+        yield from _install_one(product, target, stages=STAGES, bundled=True)
+        yield from _complete(product, target, stages=())
+
+
+def _install_one(
+    product: Product, target: apply.Target, *, stages: Sequence[str], bundled: bool
+) -> Iterator[_Piece]:
+    guard = _GUARD_INSTALLED.format(product=apply.quote_text(product.name), bare=product.name)
+    yield f"{product.name}: only where it is not installed", guard, False
+    yield from _pieces(prerequisites(product, target, bundled=bundled))
+    yield from _pieces(apply.preparation(product, target))
+    yield from _definitions(product, stages, target)
+
+
+def _complete(product: Product, target: apply.Target, *, stages: Sequence[str]) -> Iterator[_Piece]:
+    yield from _definitions(product, stages, target)
+    yield from _pieces(apply.conclusion(product, target))
+    for migration in product.migrations:
+        yield _version_piece(product, migration.version, migration.name)
+    yield from _records(product)
 
 
 def _upgrade(

@@ -1,0 +1,1824 @@
+-- Written by tools/supabase_trees.py; change the package's SQL, then run `make fmt`.
+-- Penstock schema: installation of kernel 1, ledger 1.
+-- Run it in one transaction:  psql -1 -v ON_ERROR_STOP=1 -f FILE
+
+do $lock$ begin perform pg_catalog.pg_advisory_xact_lock(5783942107311); end $lock$;
+set local search_path = pg_catalog, pg_temp;
+set local check_function_bodies = off;
+set local client_min_messages = warning;
+set local row_security = on;
+
+-- Creates the groups that are missing and lets the migrating login act as their owner. Needs
+-- CREATEROLE, nothing more. Roles belong to the whole cluster: another database may be creating the
+-- same ones at this moment, so being second is no error.
+do $roles$
+declare
+    v_role text;
+    v_grant record;
+begin
+    foreach v_role in array array[
+        'penstock_owner',
+        'penstock_intake_ingest', 'penstock_intake_executor',
+        'penstock_outbox_ingest', 'penstock_outbox_executor',
+        'penstock_payments_ingest', 'penstock_payments_executor',
+        'penstock_inbox_ingest', 'penstock_inbox_executor',
+        'penstock_ledger_writer', 'penstock_operator', 'penstock_control',
+        'penstock_readonly', 'penstock_auditor'
+    ] loop
+        continue when exists (select from pg_catalog.pg_roles where rolname = v_role);
+        begin
+            execute format('create role %I nologin', v_role);
+        exception when duplicate_object or unique_violation then
+            null;
+        end;
+    end loop;
+
+    -- From version 16 on the creator of a role administers it but is not yet a member of it.
+    if (select not rolsuper from pg_catalog.pg_roles where rolname = current_user) then
+        if current_setting('server_version_num')::integer < 160000 then
+            if not pg_has_role(current_user, 'penstock_owner', 'member') then
+                execute format('grant penstock_owner to %I', current_user);
+            end if;
+        elsif not (pg_has_role(current_user, 'penstock_owner', 'set')
+                   and pg_has_role(current_user, 'penstock_owner', 'usage')) then
+            execute format('grant penstock_owner to %I with inherit true, set true', current_user);
+        end if;
+    end if;
+
+    -- Where Supabase's roles exist they join our groups; they themselves are never altered.
+    for v_grant in
+        select ours.rolname as ours, theirs.rolname as theirs
+        from (values
+            ('penstock_intake_ingest', 'authenticated'), ('penstock_intake_ingest', 'service_role'),
+            ('penstock_intake_executor', 'service_role'),
+            ('penstock_outbox_ingest', 'service_role'), ('penstock_outbox_executor', 'service_role'),
+            ('penstock_payments_ingest', 'service_role'),
+            ('penstock_payments_executor', 'service_role'),
+            ('penstock_inbox_ingest', 'service_role'), ('penstock_inbox_executor', 'service_role')
+        ) as wanted (ours, theirs)
+        join pg_catalog.pg_roles ours on ours.rolname = wanted.ours
+        join pg_catalog.pg_roles theirs on theirs.rolname = wanted.theirs
+        where not pg_has_role(theirs.oid, ours.oid, 'member')
+    loop
+        begin
+            execute format('grant %I to %I', v_grant.ours, v_grant.theirs);
+        exception when insufficient_privilege then
+            raise warning 'could not grant % to %: %', v_grant.ours, v_grant.theirs, sqlerrm;
+        end;
+    end loop;
+end
+$roles$;
+
+-- kernel: only where it is not installed
+do $guard$
+begin
+    if to_regclass('penstock.migration') is null then
+        return;
+    end if;
+    if exists (select from penstock.migration where product = 'kernel') then
+        raise exception using errcode = 'PN101',
+            message = 'kernel' || ' is already installed here',
+            hint = 'print the upgrade instead: penstock schema print --only kernel --from VERSION';
+    end if;
+end
+$guard$;
+
+-- kernel: schemas
+create schema if not exists "penstock" authorization penstock_owner;
+
+-- kernel: schemas
+create schema if not exists "audit" authorization penstock_owner;
+
+-- kernel: schemas
+set local penstock.argument = 'penstock';
+-- Lets the owner of our objects create in a schema that is not its own, such as public.
+do $share$
+declare
+    v_schema name := current_setting('penstock.argument');
+begin
+    if (select pg_get_userbyid(nspowner) <> 'penstock_owner'
+        from pg_namespace where nspname = v_schema)
+       and not (has_schema_privilege('penstock_owner', v_schema, 'create')
+                and has_schema_privilege('penstock_owner', v_schema, 'usage')) then
+        execute format('grant usage, create on schema %I to penstock_owner', v_schema);
+    end if;
+end
+$share$;
+
+-- kernel: schemas
+set local penstock.argument = 'audit';
+-- Lets the owner of our objects create in a schema that is not its own, such as public.
+do $share$
+declare
+    v_schema name := current_setting('penstock.argument');
+begin
+    if (select pg_get_userbyid(nspowner) <> 'penstock_owner'
+        from pg_namespace where nspname = v_schema)
+       and not (has_schema_privilege('penstock_owner', v_schema, 'create')
+                and has_schema_privilege('penstock_owner', v_schema, 'usage')) then
+        execute format('grant usage, create on schema %I to penstock_owner', v_schema);
+    end if;
+end
+$share$;
+
+set local role penstock_owner;
+
+-- kernel: default rights
+alter default privileges revoke execute on functions from public;
+
+reset role;
+
+-- kernel/schema.sql
+create schema if not exists "penstock" authorization penstock_owner;
+create schema if not exists "audit" authorization penstock_owner;
+comment on schema penstock is 'Penstock kernel: queues, leases, positions, schedule, pauses.';
+comment on schema audit is 'Append-only record of every operator action.';
+
+set local role penstock_owner;
+
+-- kernel/functions/begin_sweep.sql
+create or replace function penstock.begin_sweep(p_name text)
+returns table (lo bigint, hi bigint)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_position penstock.position;
+    v_now_ms bigint := penstock.milliseconds(clock_timestamp());
+    v_watermark bigint;
+    v_snapshot pg_snapshot;
+begin
+    select * into v_position from penstock.position where name = p_name;
+    -- An older snapshot would show too few open transactions. Distances are absolute: a clock that
+    -- was set back must not stop the sweeps until it has caught up.
+    if current_setting('transaction_isolation') <> 'read committed'
+       or abs(v_now_ms - pg_sequence_last_value(v_position.swept_ms)) < v_position.sweep_ms
+       or not pg_try_advisory_xact_lock(hashtextextended('penstock.sweep/' || p_name, 0)) then
+        return;
+    end if;
+    perform setval(v_position.swept_ms, v_now_ms);
+    v_watermark := pg_sequence_last_value(v_position.watermark);
+    -- After the watermark was read: a position below it cannot belong to a younger transaction.
+    v_snapshot := pg_current_snapshot();
+    if pg_snapshot_xmin(v_snapshot)::text::bigint >= pg_sequence_last_value(v_position.mark_xid)
+       and abs(v_now_ms - pg_sequence_last_value(v_position.mark_at_ms))
+           >= 2 * v_position.sweep_ms then
+        perform setval(v_position.settled, pg_sequence_last_value(v_position.mark_pos));
+        perform setval(v_position.mark_pos, v_watermark),
+                setval(v_position.mark_xid, pg_snapshot_xmax(v_snapshot)::text::bigint),
+                setval(v_position.mark_at_ms, v_now_ms);
+    end if;
+    return query select pg_sequence_last_value(v_position.floor), v_watermark;
+end
+$$;
+comment on function penstock.begin_sweep(text) is
+    'The range of positions to look through for late commits, if a sweep is due now.';
+revoke all on function penstock.begin_sweep(text) from public;
+
+-- kernel/functions/claim_jobs.sql
+create or replace function penstock.claim_jobs(p_names text[], p_lease_s integer)
+returns table (job text, token uuid)
+language sql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    with due as materialized (
+        select s.job
+        from penstock.schedule s
+        where s.enabled
+          and s.job = any (p_names)
+          and s.next_run_at <= penstock.clock()
+          and (s.lease_expires_at is null or s.lease_expires_at <= penstock.clock())
+        order by s.next_run_at
+        limit 100
+        for update skip locked
+    )
+    update penstock.schedule s
+    set lease_token = gen_random_uuid(),
+        lease_expires_at = penstock.clock() + make_interval(secs => p_lease_s),
+        last_started_at = penstock.clock()
+    from due
+    where s.job = due.job
+    returning s.job, s.lease_token
+$$;
+comment on function penstock.claim_jobs(text[], integer) is
+    'Lease the due jobs among those this worker can run.';
+revoke all on function penstock.claim_jobs(text[], integer) from public;
+grant execute on function penstock.claim_jobs(text[], integer)
+    to penstock_outbox_executor, penstock_intake_executor, penstock_payments_executor,
+       penstock_inbox_executor, penstock_operator;
+
+-- kernel/functions/clock.sql
+create or replace function penstock.clock() returns timestamptz
+language sql volatile parallel safe
+as $$ select clock_timestamp() $$;
+comment on function penstock.clock() is 'Database time; the only clock that leases know.';
+revoke all on function penstock.clock() from public;
+grant execute on function penstock.clock() to public;
+
+-- kernel/functions/create_position.sql
+create or replace function penstock.create_position(p_name text) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_part text;
+begin
+    if p_name !~ '^[a-z][a-z0-9_]{0,40}$' then
+        raise exception using errcode = 'PN005', message = format('bad position name %L', p_name);
+    end if;
+    if exists (select from penstock.position where name = p_name) then
+        return;
+    end if;
+    foreach v_part in array array[
+        'next', 'wm', 'floor', 'settled', 'mark', 'xid', 'at', 'swept', 'net', 'due', 'lease'
+    ] loop
+        execute format('create sequence penstock.%I minvalue 0 start 0',
+                       p_name || '_' || v_part);
+        perform setval(format('penstock.%I', p_name || '_' || v_part)::regclass, 0);
+    end loop;
+    insert into penstock.position
+        (name, next_pos, watermark, floor, settled, mark_pos, mark_xid, mark_at_ms,
+         swept_ms, net_ms, due_ms, lease_ms)
+    values (p_name,
+        format('penstock.%I', p_name || '_next'), format('penstock.%I', p_name || '_wm'),
+        format('penstock.%I', p_name || '_floor'), format('penstock.%I', p_name || '_settled'),
+        format('penstock.%I', p_name || '_mark'), format('penstock.%I', p_name || '_xid'),
+        format('penstock.%I', p_name || '_at'), format('penstock.%I', p_name || '_swept'),
+        format('penstock.%I', p_name || '_net'), format('penstock.%I', p_name || '_due'),
+        format('penstock.%I', p_name || '_lease'));
+end
+$$;
+comment on function penstock.create_position(text) is
+    'Make the sequences that hold positions, watermark and sweep marks of one ready index.';
+revoke all on function penstock.create_position(text) from public;
+
+-- kernel/functions/discard.sql
+create or replace function penstock.discard(
+    p_queue text, p_ids uuid[], p_reason text, p_operator text default null
+) returns table (id uuid, audit_id uuid)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_verb text;
+begin
+    select q.discard into v_verb from penstock.queue q where q.queue = p_queue;
+    if v_verb is null then
+        raise exception using errcode = 'PN011', message = format('there is no queue %L', p_queue);
+    end if;
+    return query execute format(
+        'select r.id, r.audit_id from %I.%I(p_ids => $1, p_reason => $2, p_operator => $3) r',
+        split_part(v_verb, '.', 1), split_part(v_verb, '.', 2))
+    using p_ids, p_reason, p_operator;
+end
+$$;
+comment on function penstock.discard(text, uuid[], text, text) is
+    'Give up dead or held items of any queue; returns those that were, each with its audit row.';
+revoke all on function penstock.discard(text, uuid[], text, text) from public;
+grant execute on function penstock.discard(text, uuid[], text, text) to penstock_operator;
+
+-- kernel/functions/end_sweep.sql
+create or replace function penstock.end_sweep(p_name text, p_lowest_left bigint) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_position penstock.position;
+    v_target bigint;
+begin
+    select * into v_position from penstock.position where name = p_name;
+    v_target := pg_sequence_last_value(v_position.settled);
+    v_target := least(v_target, coalesce(p_lowest_left - 1, v_target));
+    if v_target > pg_sequence_last_value(v_position.floor) then
+        perform setval(v_position.floor, v_target);
+    end if;
+end
+$$;
+comment on function penstock.end_sweep(text, bigint) is
+    'Raise the floor to the settled mark, or to just below the lowest row that is still there.';
+revoke all on function penstock.end_sweep(text, bigint) from public;
+
+-- kernel/functions/farewell.sql
+create or replace function penstock.farewell(p_id uuid) returns void
+language sql security definer
+set search_path = pg_catalog, pg_temp
+as $$ delete from penstock.worker where id = p_id $$;
+comment on function penstock.farewell(uuid) is 'A worker has stopped in good order.';
+revoke all on function penstock.farewell(uuid) from public;
+grant execute on function penstock.farewell(uuid)
+    to penstock_outbox_executor, penstock_intake_executor, penstock_payments_executor,
+       penstock_inbox_executor;
+
+-- kernel/functions/fingerprint.sql
+create or replace function penstock.fingerprint(p_code text, p_error text) returns text
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+    select left(encode(sha256(convert_to(coalesce(p_code, '') || '|' ||
+        regexp_replace(coalesce(p_error, ''), '[0-9a-fA-F-]{8,}|[0-9]+|''[^'']*''|"[^"]*"', '#', 'g'),
+        'UTF8')), 'hex'), 12)
+$$;
+comment on function penstock.fingerprint(text, text) is
+    'A short stable hash of an error without its varying parts, so that like errors group.';
+revoke all on function penstock.fingerprint(text, text) from public;
+grant execute on function penstock.fingerprint(text, text)
+    to penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
+
+-- kernel/functions/finish_job.sql
+create or replace function penstock.finish_job(p_job text, p_token uuid, p_error text)
+returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    -- The next run counts from the planned time; one run makes up for all that were missed.
+    update penstock.schedule s
+    set lease_token = null,
+        lease_expires_at = null,
+        last_finished_at = penstock.clock(),
+        last_error = left(p_error, 2000),
+        run_count = s.run_count + 1,
+        next_run_at = make_interval(secs => s.every_s)
+            + case when s.next_run_at + make_interval(secs => s.every_s) > penstock.clock()
+                   then s.next_run_at else penstock.clock() end
+    where s.job = p_job and s.lease_token = p_token;
+    return found;
+end
+$$;
+comment on function penstock.finish_job(text, uuid, text) is
+    'End a run of a job; false if the lease was lost.';
+revoke all on function penstock.finish_job(text, uuid, text) from public;
+grant execute on function penstock.finish_job(text, uuid, text)
+    to penstock_outbox_executor, penstock_intake_executor, penstock_payments_executor,
+       penstock_inbox_executor, penstock_operator;
+
+-- kernel/functions/heartbeat.sql
+create or replace function penstock.heartbeat(
+    p_id uuid, p_host text, p_pid integer, p_version text, p_queues text[]
+) returns void
+language sql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    delete from penstock.worker where heartbeat_at < penstock.clock() - interval '1 day';
+    insert into penstock.worker (id, host, pid, version, queues)
+    values (p_id, p_host, p_pid, p_version, p_queues)
+    on conflict (id) do update set heartbeat_at = penstock.clock(), queues = excluded.queues
+$$;
+comment on function penstock.heartbeat(uuid, text, integer, text, text[]) is
+    'Tell that a worker lives; people read it, leases do not.';
+revoke all on function penstock.heartbeat(uuid, text, integer, text, text[]) from public;
+grant execute on function penstock.heartbeat(uuid, text, integer, text, text[])
+    to penstock_outbox_executor, penstock_intake_executor, penstock_payments_executor,
+       penstock_inbox_executor;
+
+-- kernel/functions/install_views.sql
+create or replace function penstock.install_views() returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_dead text;
+    v_stats text;
+    v_role name;
+begin
+    select string_agg(format('select * from %s', dead_view), ' union all ' order by queue),
+           string_agg(format('select * from %s', stats_view), ' union all ' order by queue)
+    into v_dead, v_stats
+    from penstock.queue;
+    execute 'create or replace view penstock.dead_letters as ' || coalesce(v_dead,
+        'select null::text as queue, null::uuid as id, null::text as topic, null::text as state, '
+        'null::text as error_code, null::text as fingerprint, null::text as error, '
+        'null::integer as attempts, null::timestamptz as created_at, null::timestamptz as dead_at '
+        'where false');
+    execute 'create or replace view penstock.queue_stats as ' || coalesce(v_stats,
+        'select null::text as queue, null::bigint as ready, null::bigint as scheduled, '
+        'null::bigint as leased, null::bigint as expired, null::bigint as dead, '
+        'null::bigint as held, null::double precision as oldest_age_s where false');
+    comment on view penstock.dead_letters is 'Dead and held items of all queues.';
+    comment on view penstock.queue_stats is 'Depth, age and trouble of all queues, from hot tables.';
+    -- Roles may be absent where the operator chose to manage them elsewhere.
+    for v_role in
+        select rolname from pg_roles
+        where rolname in ('penstock_operator', 'penstock_readonly', 'penstock_auditor',
+                          'penstock_control')
+    loop
+        execute format('grant select on penstock.dead_letters, penstock.queue_stats to %I', v_role);
+    end loop;
+end
+$$;
+comment on function penstock.install_views() is
+    'Rebuild the views over all registered queues; migrate calls it last.';
+revoke all on function penstock.install_views() from public;
+
+-- kernel/functions/is_paused.sql
+create or replace function penstock.is_paused(p_target text) returns boolean
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    select exists (
+        select from penstock.pause
+        where target = p_target and (until_at is null or until_at > penstock.clock())
+    )
+$$;
+comment on function penstock.is_paused(text) is 'Whether a target is paused right now.';
+revoke all on function penstock.is_paused(text) from public;
+grant execute on function penstock.is_paused(text) to penstock_operator, penstock_readonly;
+
+-- kernel/functions/late_result.sql
+create or replace function penstock.late_result(
+    p_queue text, p_item_id uuid, p_token uuid, p_epoch bigint, p_verdict text, p_code text
+) returns void
+language sql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    insert into penstock.late_results (queue, item_id, lease_token, lease_epoch, verdict, code)
+    values (p_queue, p_item_id, p_token, p_epoch, p_verdict, p_code)
+$$;
+comment on function penstock.late_result(text, uuid, uuid, bigint, text, text) is
+    'Keep an outcome whose lease was lost.';
+revoke all on function penstock.late_result(text, uuid, uuid, bigint, text, text) from public;
+
+-- kernel/functions/milliseconds.sql
+create or replace function penstock.milliseconds(p_at timestamptz) returns bigint
+language sql immutable parallel safe
+as $$ select floor(extract(epoch from p_at) * 1000)::bigint $$;
+comment on function penstock.milliseconds(timestamptz) is 'Unix milliseconds, as sequences hold them.';
+revoke all on function penstock.milliseconds(timestamptz) from public;
+
+-- kernel/functions/net_due.sql
+create or replace function penstock.net_due(p_name text) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_net regclass;
+    v_now_ms bigint := penstock.milliseconds(clock_timestamp());
+begin
+    select net_ms into v_net from penstock.position where name = p_name;
+    if abs(v_now_ms - pg_sequence_last_value(v_net)) < 600000 then
+        return false;
+    end if;
+    perform setval(v_net, v_now_ms);
+    return true;
+end
+$$;
+comment on function penstock.net_due(text) is
+    'True once every ten minutes: the caller then looks from zero instead of the floors.';
+revoke all on function penstock.net_due(text) from public;
+
+-- kernel/functions/pause_target.sql
+create or replace function penstock.pause_target(
+    p_target   text,
+    p_reason   text,
+    p_for      interval default null,
+    p_operator text default null
+) returns uuid
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_until timestamptz := penstock.clock() + p_for;
+begin
+    -- A pause that no claim reads would be a false comfort.
+    if not exists (
+        select from penstock.queue q
+        where q.queue = p_target
+           or (p_target like '%/_%' and split_part(p_target, '/', 1) = any (q.kinds))
+    ) then
+        raise exception using
+            errcode = 'PN005',
+            message = format('%L is not a target here', p_target),
+            hint    = (select 'targets: ' || coalesce(string_agg(t.target, ', ' order by t.target),
+                                                  'none, no queue is installed')
+                       from (select q.queue as target from penstock.queue q
+                             union all
+                             select k.kind || '/NAME' from penstock.queue q, unnest(q.kinds) as k (kind)
+                            ) t);
+    end if;
+    insert into penstock.pause as p (target, reason, paused_by, until_at)
+    values (p_target, p_reason, coalesce(p_operator, session_user), v_until)
+    on conflict (target) do update
+        set reason = excluded.reason, paused_by = excluded.paused_by,
+            paused_at = penstock.clock(), until_at = excluded.until_at;
+    return audit.record('pause', 'penstock.pause',
+        jsonb_build_object('target', p_target, 'until_at', v_until), p_reason, p_operator);
+end
+$$;
+comment on function penstock.pause_target(text, text, interval, text) is
+    'Stop claims on a queue or a part of it, for a while or until resumed; audited.';
+revoke all on function penstock.pause_target(text, text, interval, text) from public;
+grant execute on function penstock.pause_target(text, text, interval, text) to penstock_operator;
+
+-- kernel/functions/paused.sql
+create or replace function penstock.paused(p_kind text) returns text[]
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(array_agg(substr(target, length(p_kind) + 2)), '{}')
+    from penstock.pause
+    where target like replace(p_kind, '_', '\_') || '/%'
+      and (until_at is null or until_at > penstock.clock())
+$$;
+comment on function penstock.paused(text) is 'Names paused under a kind: paused(''topic'').';
+revoke all on function penstock.paused(text) from public;
+grant execute on function penstock.paused(text) to penstock_operator, penstock_readonly;
+
+-- kernel/functions/policy.sql
+create or replace function penstock.policy(p_queue text)
+returns table (
+    lease_s integer, max_attempts integer, backoff_base_s numeric, backoff_cap_s numeric,
+    poll_ms integer, notify boolean
+)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    select c.lease_s, c.max_attempts, c.backoff_base_s, c.backoff_cap_s, c.poll_ms, c.notify
+    from penstock.queue_config c
+    where c.queue = p_queue
+$$;
+comment on function penstock.policy(text) is 'The numbers a queue runs by.';
+revoke all on function penstock.policy(text) from public;
+grant execute on function penstock.policy(text)
+    to penstock_outbox_executor, penstock_intake_executor, penstock_payments_executor,
+       penstock_inbox_executor, penstock_operator, penstock_readonly;
+
+-- kernel/functions/put_job.sql
+create or replace function penstock.put_job(p_job text, p_every_s integer) returns void
+language sql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    insert into penstock.schedule (job, every_s) values (p_job, p_every_s)
+    on conflict (job) do nothing
+$$;
+comment on function penstock.put_job(text, integer) is
+    'Schedule a job if it is not scheduled yet; an operator''s own interval is kept.';
+revoke all on function penstock.put_job(text, integer) from public;
+grant execute on function penstock.put_job(text, integer) to penstock_operator;
+
+-- kernel/functions/put_queue_config.sql
+create or replace function penstock.put_queue_config(
+    p_queue text, p_values jsonb, p_reason text, p_operator text default null
+) returns uuid
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_before jsonb;
+    v_row penstock.queue_config;
+begin
+    insert into penstock.queue_config (queue) values (p_queue) on conflict (queue) do nothing;
+    select * into v_row from penstock.queue_config c where c.queue = p_queue for update;
+    v_before := to_jsonb(v_row);
+    v_row := jsonb_populate_record(v_row, p_values - 'queue');
+    update penstock.queue_config c
+    set lease_s = v_row.lease_s, max_attempts = v_row.max_attempts,
+        backoff_base_s = v_row.backoff_base_s, backoff_cap_s = v_row.backoff_cap_s,
+        poll_ms = v_row.poll_ms, notify = v_row.notify, retention = v_row.retention,
+        fairness = v_row.fairness
+    where c.queue = p_queue;
+    return audit.record('apply', 'penstock.queue_config',
+        jsonb_build_object('queue', p_queue, 'before', v_before, 'after', to_jsonb(v_row)),
+        p_reason, p_operator);
+end
+$$;
+comment on function penstock.put_queue_config(text, jsonb, text, text) is
+    'Set policy of one queue; audited with the row before and after.';
+revoke all on function penstock.put_queue_config(text, jsonb, text, text) from public;
+grant execute on function penstock.put_queue_config(text, jsonb, text, text) to penstock_control;
+
+-- kernel/functions/put_schedule.sql
+create or replace function penstock.put_schedule(
+    p_job text, p_values jsonb, p_reason text, p_operator text default null
+) returns uuid
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_before jsonb;
+    v_row penstock.schedule;
+begin
+    select * into v_row from penstock.schedule s where s.job = p_job for update;
+    if not found then
+        raise exception using
+            errcode = 'PN011',
+            message = format('there is no job %L', p_job),
+            hint    = 'jobs come from installed products; `penstock export` lists them';
+    end if;
+    v_before := jsonb_build_object('every_s', v_row.every_s, 'enabled', v_row.enabled);
+    v_row := jsonb_populate_record(v_row, p_values);
+    update penstock.schedule s
+    set every_s = v_row.every_s, enabled = v_row.enabled,
+        -- A shorter interval counts from now, not from a time planned under the longer one.
+        next_run_at = least(s.next_run_at,
+                            penstock.clock() + make_interval(secs => v_row.every_s))
+    where s.job = p_job;
+    return audit.record('apply', 'penstock.schedule',
+        jsonb_build_object('job', p_job, 'before', v_before, 'after', p_values),
+        p_reason, p_operator);
+end
+$$;
+comment on function penstock.put_schedule(text, jsonb, text, text) is
+    'Set interval and switch of one job; audited.';
+revoke all on function penstock.put_schedule(text, jsonb, text, text) from public;
+grant execute on function penstock.put_schedule(text, jsonb, text, text) to penstock_control;
+
+-- kernel/functions/raise_time_floor.sql
+create or replace function penstock.raise_time_floor(
+    p_sequence regclass, p_lowest timestamptz, p_lag interval
+) returns void
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+    select setval(p_sequence, target.ms)
+    from (select penstock.milliseconds(
+              least(p_lowest - interval '1 millisecond', penstock.clock() - p_lag)) as ms) target
+    where target.ms > pg_sequence_last_value(p_sequence)
+$$;
+comment on function penstock.raise_time_floor(regclass, timestamptz, interval) is
+    'Move a time floor up to just below the lowest time still waiting; never down.';
+revoke all on function penstock.raise_time_floor(regclass, timestamptz, interval) from public;
+
+-- kernel/functions/raise_watermark.sql
+create or replace function penstock.raise_watermark(p_name text, p_lowest bigint) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_position record;
+    v_target bigint;
+begin
+    select watermark, next_pos into v_position from penstock.position where name = p_name;
+    -- With nothing ready, every position handed out so far is claimed, aborted or not yet
+    -- committed; the sweep brings the last kind back.
+    v_target := coalesce(p_lowest - 1, pg_sequence_last_value(v_position.next_pos));
+    if v_target > pg_sequence_last_value(v_position.watermark) then
+        perform setval(v_position.watermark, v_target);
+    end if;
+end
+$$;
+comment on function penstock.raise_watermark(text, bigint) is
+    'Move the watermark up to just below the lowest ready position seen; never down.';
+revoke all on function penstock.raise_watermark(text, bigint) from public;
+
+-- kernel/functions/record.sql
+create or replace function audit.record(
+    p_operation  text,
+    p_table_name text,
+    p_row_data   jsonb,
+    p_reason     text,
+    p_operator   text default null
+) returns uuid
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_id uuid := penstock.uuidv7();
+begin
+    if coalesce(trim(p_reason), '') = '' then
+        raise exception using errcode = 'PN205', message = 'this action needs a reason';
+    end if;
+    insert into audit.audit_logs (id, operation, table_name, row_data, reason, operator)
+    values (v_id, p_operation, p_table_name, coalesce(p_row_data, '{}'), p_reason, p_operator);
+    return v_id;
+end
+$$;
+comment on function audit.record(text, text, jsonb, text, text) is
+    'Write one audit row in the caller''s transaction and return its id.';
+revoke all on function audit.record(text, text, jsonb, text, text) from public;
+
+-- kernel/functions/refuse_change.sql
+create or replace function penstock.refuse_change() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    raise exception using
+        errcode = 'PN106',
+        message = format('%s.%s is append-only', tg_table_schema, tg_table_name),
+        hint    = 'write a new row; corrections are new facts';
+end
+$$;
+comment on function penstock.refuse_change() is 'Trigger: rows are never changed or removed.';
+revoke all on function penstock.refuse_change() from public;
+
+-- kernel/functions/replay.sql
+create or replace function penstock.replay(
+    p_queue text, p_ids uuid[], p_reason text, p_operator text default null
+) returns table (id uuid, audit_id uuid)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_verb text;
+begin
+    select q.replay into v_verb from penstock.queue q where q.queue = p_queue;
+    if v_verb is null then
+        raise exception using errcode = 'PN011', message = format('there is no queue %L', p_queue);
+    end if;
+    return query execute format(
+        'select r.id, r.audit_id from %I.%I(p_ids => $1, p_reason => $2, p_operator => $3) r',
+        split_part(v_verb, '.', 1), split_part(v_verb, '.', 2))
+    using p_ids, p_reason, p_operator;
+end
+$$;
+comment on function penstock.replay(text, uuid[], text, text) is
+    'Replay dead or held items of any queue; returns those that were, each with its audit row.';
+revoke all on function penstock.replay(text, uuid[], text, text) from public;
+grant execute on function penstock.replay(text, uuid[], text, text) to penstock_operator;
+
+-- kernel/functions/resume_target.sql
+create or replace function penstock.resume_target(
+    p_target   text,
+    p_reason   text,
+    p_operator text default null
+) returns uuid
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    delete from penstock.pause where target = p_target;
+    if not found then
+        raise exception using errcode = 'PN011', message = format('%s is not paused', p_target);
+    end if;
+    return audit.record('resume', 'penstock.pause',
+        jsonb_build_object('target', p_target), p_reason, p_operator);
+end
+$$;
+comment on function penstock.resume_target(text, text, text) is 'Lift a pause; audited.';
+revoke all on function penstock.resume_target(text, text, text) from public;
+grant execute on function penstock.resume_target(text, text, text) to penstock_operator;
+
+-- kernel/functions/story.sql
+create or replace function penstock.story(
+    p_id       uuid,
+    p_payload  boolean default false,
+    p_reason   text default null,
+    p_operator text default null
+) returns jsonb
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_queue record;
+    v_story jsonb;
+begin
+    if p_payload and exists (select from pg_roles where rolname = 'penstock_operator')
+       and not pg_has_role(session_user, 'penstock_operator', 'member') then
+        raise exception using errcode = '42501', message = 'payloads are for penstock_operator';
+    end if;
+    for v_queue in select q.queue, q.story from penstock.queue q order by q.queue loop
+        execute format('select %I.%I($1, $2)',
+                       split_part(v_queue.story, '.', 1), split_part(v_queue.story, '.', 2))
+        into v_story
+        using p_id, p_payload;
+        exit when v_story is not null;
+    end loop;
+    if v_story is null then
+        raise exception using errcode = 'PN011', message = format('there is no item %s', p_id);
+    end if;
+    if p_payload then
+        perform audit.record('read_payload', v_queue.queue, jsonb_build_object('id', p_id),
+                             p_reason, p_operator);
+    end if;
+    return v_story;
+end
+$$;
+comment on function penstock.story(uuid, boolean, text, text) is
+    'Everything known about an item of any queue; reading its payload is audited.';
+revoke all on function penstock.story(uuid, boolean, text, text) from public;
+grant execute on function penstock.story(uuid, boolean, text, text)
+    to penstock_operator, penstock_auditor;
+
+-- kernel/functions/time_floor.sql
+create or replace function penstock.time_floor(p_sequence regclass) returns timestamptz
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+    -- A floor above the clock means that the clock was set back: then look from the beginning.
+    select case when floor.at <= penstock.clock() then floor.at else '-infinity' end
+    from (select to_timestamp(pg_sequence_last_value(p_sequence) / 1000.0) as at) floor
+$$;
+comment on function penstock.time_floor(regclass) is 'Below this time nothing is expected to wait.';
+revoke all on function penstock.time_floor(regclass) from public;
+
+-- kernel/functions/uuidv7.sql
+create or replace function penstock.uuidv7() returns uuid
+language sql volatile parallel safe
+as $$
+    select encode(set_byte(bytes, 6, get_byte(bytes, 6) | 48), 'hex')::uuid
+    from (
+        select overlay(
+            uuid_send(gen_random_uuid())
+            placing substring(int8send(floor(extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
+            from 1 for 6)
+    ) as timed (bytes)
+$$;
+comment on function penstock.uuidv7() is 'A time-ordered UUID (RFC 9562, version 7).';
+revoke all on function penstock.uuidv7() from public;
+grant execute on function penstock.uuidv7() to public;
+
+-- kernel/tables.sql
+create table penstock.migration (
+    product    text        not null,
+    version    integer     not null,
+    name       text        not null,
+    checksum   text        not null,
+    applied_at timestamptz not null default penstock.clock(),
+    primary key (product, version)
+);
+comment on table penstock.migration is 'Applied schema versions, one line per product.';
+create table penstock.catalog (
+    object     text primary key,
+    kind       text not null,
+    digest     text not null,
+    product    text not null,
+    definition text not null
+);
+comment on table penstock.catalog is 'Digest of every installed object, for drift detection.';
+create table penstock.queue (
+    queue      text primary key,
+    product    text not null,
+    dead_view  regclass not null,
+    stats_view regclass not null,
+    replay     text not null,
+    discard    text not null,
+    story      text not null,
+    kinds      text[] not null default '{}'
+);
+comment on table penstock.queue is
+    'Registered queues; replay, discard and story name functions (ids, operator, reason) / (id).';
+comment on column penstock.queue.kinds is 'Parts of the queue that can be paused: topic, pool, …';
+create table penstock.queue_config (
+    queue          text    primary key,
+    lease_s        integer not null default 30  check (lease_s between 1 and 3600),
+    max_attempts   integer not null default 10  check (max_attempts between 1 and 1000),
+    backoff_base_s numeric not null default 1   check (backoff_base_s > 0),
+    backoff_cap_s  numeric not null default 300 check (backoff_cap_s >= backoff_base_s),
+    poll_ms        integer not null default 50  check (poll_ms between 10 and 60000),
+    notify         boolean not null default false,
+    retention      interval not null default interval '7 days',
+    fairness       text    not null default 'none' check (fairness in ('none', 'round_robin'))
+);
+comment on table penstock.queue_config is 'Policy per queue: lease, attempts, back-off, polling.';
+create table penstock.worker (
+    id           uuid        primary key,
+    host         text        not null,
+    pid          integer     not null,
+    version      text        not null,
+    queues       text[]      not null,
+    started_at   timestamptz not null default penstock.clock(),
+    heartbeat_at timestamptz not null default penstock.clock()
+);
+comment on table penstock.worker is 'Workers seen lately. For people only: no lease depends on it.';
+create table penstock.late_results (
+    id          bigint generated always as identity primary key,
+    queue       text        not null,
+    item_id     uuid        not null,
+    lease_token uuid        not null,
+    lease_epoch bigint,
+    verdict     text        not null,
+    code        text,
+    recorded_at timestamptz not null default penstock.clock()
+);
+create index late_results_item on penstock.late_results (item_id);
+comment on table penstock.late_results is 'Outcomes that arrived after the lease was lost.';
+create table penstock.pause (
+    target    text        primary key check (target ~ '^[a-z_]+(/.+)?$'),
+    reason    text        not null,
+    paused_by text        not null,
+    paused_at timestamptz not null default penstock.clock(),
+    until_at  timestamptz
+);
+comment on table penstock.pause is 'What claims must leave alone, until when and why.';
+create table penstock.schedule (
+    job              text        primary key,
+    every_s          integer     not null check (every_s between 1 and 31536000),
+    enabled          boolean     not null default true,
+    next_run_at      timestamptz not null default penstock.clock(),
+    lease_token      uuid,
+    lease_expires_at timestamptz,
+    last_started_at  timestamptz,
+    last_finished_at timestamptz,
+    last_error       text,
+    run_count        bigint      not null default 0,
+    check ((lease_token is null) = (lease_expires_at is null))
+);
+comment on table penstock.schedule is 'Jobs that some worker runs once each time they are due.';
+create table penstock.position (
+    name       text     primary key,
+    next_pos   regclass not null,
+    watermark  regclass not null,
+    floor      regclass not null,
+    settled    regclass not null,
+    mark_pos   regclass not null,
+    mark_xid   regclass not null,
+    mark_at_ms regclass not null,
+    swept_ms   regclass not null,
+    net_ms     regclass not null,
+    due_ms     regclass not null,
+    lease_ms   regclass not null,
+    sweep_ms   integer  not null default 500 check (sweep_ms between 50 and 60000)
+);
+comment on table penstock.position is 'Watermark and sweep state of each ready index.';
+create table audit.audit_logs (
+    id         uuid        primary key default penstock.uuidv7(),
+    at         timestamptz not null default penstock.clock(),
+    actor      text        not null default session_user,
+    role       text        not null default current_setting('role', true),
+    operation  text        not null,
+    table_name text        not null,
+    row_data   jsonb       not null default '{}',
+    changed_by uuid,
+    clinic_id  uuid,
+    reason     text        not null,
+    operator   text
+);
+create index audit_logs_at on audit.audit_logs (at);
+comment on table audit.audit_logs is 'Append-only: who did what to which rows, and why.';
+comment on column audit.audit_logs.actor is 'The login that acted, as the server knows it.';
+comment on column audit.audit_logs.operator is 'The person, as the calling tool stated it.';
+alter table penstock.migration    enable row level security;
+alter table penstock.catalog      enable row level security;
+alter table penstock.queue        enable row level security;
+alter table penstock.queue_config enable row level security;
+alter table penstock.worker       enable row level security;
+alter table penstock.late_results enable row level security;
+alter table penstock.pause        enable row level security;
+alter table penstock.schedule     enable row level security;
+alter table penstock.position     enable row level security;
+alter table audit.audit_logs      enable row level security;
+
+-- kernel/triggers.sql
+create or replace trigger audit_logs_append_only
+    before update or delete on audit.audit_logs
+    for each row execute function penstock.refuse_change();
+alter table audit.audit_logs enable always trigger audit_logs_append_only;
+create or replace trigger audit_logs_no_truncate
+    before truncate on audit.audit_logs
+    for each statement execute function penstock.refuse_change();
+alter table audit.audit_logs enable always trigger audit_logs_no_truncate;
+create or replace trigger late_results_append_only
+    before update or delete on penstock.late_results
+    for each row execute function penstock.refuse_change();
+alter table penstock.late_results enable always trigger late_results_append_only;
+create or replace trigger late_results_no_truncate
+    before truncate on penstock.late_results
+    for each statement execute function penstock.refuse_change();
+alter table penstock.late_results enable always trigger late_results_no_truncate;
+
+reset role;
+
+-- kernel/grants.sql
+grant usage on schema penstock to
+    penstock_outbox_ingest, penstock_outbox_executor, penstock_intake_ingest,
+    penstock_intake_executor, penstock_payments_ingest, penstock_payments_executor,
+    penstock_inbox_ingest, penstock_inbox_executor, penstock_ledger_writer,
+    penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
+grant usage on schema audit to penstock_operator, penstock_auditor;
+
+set local role penstock_owner;
+
+-- kernel/grants.sql
+grant select on penstock.migration to
+    penstock_outbox_ingest, penstock_outbox_executor, penstock_intake_ingest,
+    penstock_intake_executor, penstock_payments_ingest, penstock_payments_executor,
+    penstock_inbox_ingest, penstock_inbox_executor, penstock_ledger_writer,
+    penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
+grant select on penstock.catalog to penstock_operator, penstock_auditor;
+grant select on penstock.queue, penstock.queue_config, penstock.worker, penstock.pause,
+    penstock.schedule, penstock.late_results, penstock.position
+    to penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
+grant select on audit.audit_logs to penstock_operator, penstock_auditor;
+do $$
+declare
+    v_table text;
+begin
+    foreach v_table in array array[
+        'penstock.migration', 'penstock.catalog', 'penstock.queue', 'penstock.queue_config',
+        'penstock.worker', 'penstock.late_results', 'penstock.pause', 'penstock.schedule',
+        'penstock.position', 'audit.audit_logs'
+    ] loop
+        execute format('drop policy if exists readers on %s', v_table);
+        execute format('create policy readers on %s for select using (true)', v_table);
+    end loop;
+end
+$$;
+
+-- kernel: function bodies
+set local penstock.argument = 'audit.record penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.milliseconds penstock.net_due penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.time_floor penstock.uuidv7';
+-- Functions are loaded unchecked, because tables come after them; their bodies are checked here.
+do $check$
+declare
+    v_function record;
+begin
+    perform set_config('check_function_bodies', 'on', true);
+    for v_function in
+        select f.oid, l.lanname
+        from pg_proc f
+        join pg_namespace n on n.oid = f.pronamespace
+        join pg_language l on l.oid = f.prolang
+        where n.nspname || '.' || f.proname
+              = any (string_to_array(current_setting('penstock.argument'), ' '))
+    loop
+        if v_function.lanname = 'plpgsql' then
+            perform plpgsql_validator(v_function.oid);
+        elsif v_function.lanname = 'sql' then
+            perform fmgr_sql_validator(v_function.oid);
+        end if;
+    end loop;
+    perform set_config('check_function_bodies', 'off', true);
+end
+$check$;
+
+-- kernel: views over all queues
+-- Products are installed one by one; the views over all of them are rebuilt after each.
+do $views$
+begin
+    if to_regprocedure('penstock.install_views()') is not null then
+        perform penstock.install_views();
+    end if;
+end
+$views$;
+
+reset role;
+
+-- kernel: record of version 1
+insert into penstock.migration (product, version, name, checksum)
+values ('kernel', 1, 'definitions', 'bd1a8961dd3ebcc0c4da3d793142c874222e9e7c9584852b6e0617fd94a17dab')
+on conflict (product, version) do update set checksum = excluded.checksum;
+
+-- kernel: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file kernel/schema', 'file', 'kernel', '1', 'bc0823237774b536c145d3f96e7156329bd50af590afd73c51f7942dac672ae3')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- kernel: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file kernel/types', 'file', 'kernel', '1', 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- kernel: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file kernel/functions', 'file', 'kernel', '1', '2044d8de469090e6c260769a7499c16e7d96a8b063e83c92dc4be7c673b1dace')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- kernel: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file kernel/tables', 'file', 'kernel', '1', 'a4d19b80742ae23688055a1dddf4c28eba4f1c8a453e401fc150a3e6a86d5c0f')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- kernel: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file kernel/triggers', 'file', 'kernel', '1', '4991250ebeaa746b20b459286849fc40930ada1f6968e325019405a1939f1879')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- kernel: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file kernel/views', 'file', 'kernel', '1', 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- kernel: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file kernel/grants', 'file', 'kernel', '1', '065d446ff75a8377e2608b7f09410dd038e12fdb106abbe4bc302daad0096e0d')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- ledger: only where it is not installed
+do $guard$
+begin
+    if to_regclass('penstock.migration') is null then
+        return;
+    end if;
+    if exists (select from penstock.migration where product = 'ledger') then
+        raise exception using errcode = 'PN101',
+            message = 'ledger' || ' is already installed here',
+            hint = 'print the upgrade instead: penstock schema print --only ledger --from VERSION';
+    end if;
+end
+$guard$;
+
+-- ledger: schemas
+create schema if not exists "penstock_ledger" authorization penstock_owner;
+
+-- ledger: schemas
+set local penstock.argument = 'penstock_ledger';
+-- Lets the owner of our objects create in a schema that is not its own, such as public.
+do $share$
+declare
+    v_schema name := current_setting('penstock.argument');
+begin
+    if (select pg_get_userbyid(nspowner) <> 'penstock_owner'
+        from pg_namespace where nspname = v_schema)
+       and not (has_schema_privilege('penstock_owner', v_schema, 'create')
+                and has_schema_privilege('penstock_owner', v_schema, 'usage')) then
+        execute format('grant usage, create on schema %I to penstock_owner', v_schema);
+    end if;
+end
+$share$;
+
+-- ledger: schemas
+set local penstock.argument = 'public';
+-- Lets the owner of our objects create in a schema that is not its own, such as public.
+do $share$
+declare
+    v_schema name := current_setting('penstock.argument');
+begin
+    if (select pg_get_userbyid(nspowner) <> 'penstock_owner'
+        from pg_namespace where nspname = v_schema)
+       and not (has_schema_privilege('penstock_owner', v_schema, 'create')
+                and has_schema_privilege('penstock_owner', v_schema, 'usage')) then
+        execute format('grant usage, create on schema %I to penstock_owner', v_schema);
+    end if;
+end
+$share$;
+
+set local role penstock_owner;
+
+-- ledger: default rights
+alter default privileges revoke execute on functions from public;
+
+reset role;
+
+-- ledger/schema.sql
+create schema if not exists "penstock_ledger" authorization penstock_owner;
+comment on schema penstock_ledger is 'Internals of the ledger; what it offers is in public.';
+
+set local role penstock_owner;
+
+-- ledger/functions/as_uuid.sql
+create or replace function penstock_ledger.as_uuid(p_text text) returns uuid
+language sql immutable parallel safe
+as $$
+    select case when p_text like '________-____-____-____-____________'
+                 and p_text !~ '[^0-9a-fA-F-]' and length(replace(p_text, '-', '')) = 32
+                then p_text::uuid end
+$$;
+comment on function penstock_ledger.as_uuid(text) is 'The UUID that a text is, or NULL.';
+revoke all on function penstock_ledger.as_uuid(text) from public;
+
+-- ledger/functions/cancel_transaction.sql
+create or replace function public.cancel_transaction(p_reservation_id uuid) returns text
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if p_reservation_id is null then
+        raise exception using errcode = '22023', message = 'which reservation?';
+    end if;
+    insert into public.reservation_outcomes (reservation_id, outcome, at)
+    values (p_reservation_id, 'CANCELLED', penstock.clock())
+    on conflict do nothing;
+    return (select o.outcome from public.reservation_outcomes o
+            where o.reservation_id = p_reservation_id);
+end
+$$;
+comment on function public.cancel_transaction(uuid) is
+    'See to it that a reservation is never confirmed, unless it is: CANCELLED or CONFIRMED.';
+revoke all on function public.cancel_transaction(uuid) from public;
+
+-- ledger/functions/cancel_transaction.sql
+grant execute on function public.cancel_transaction(uuid) to "penstock_ledger_writer";
+
+-- ledger/functions/cancel_transaction.sql (where the role exists)
+do $grant$
+begin
+    if exists (select from pg_roles where rolname = 'service_role') then
+        execute 'grant execute on function public.cancel_transaction(uuid) to "service_role" ';
+    end if;
+end
+$grant$;
+
+-- ledger/functions/classify.sql
+create or replace function penstock_ledger.classify(
+    p_ids uuid[], p_reservations uuid[], p_pools text[], p_users text[], p_done uuid[]
+) returns table (ordinal int, resource_id uuid, reservation_id uuid, outcome text)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select a.n::int, a.id, a.reservation_id,
+           case when num_nulls(a.id, a.pool, a.usr) > 0 then 'invalid'
+                when o.outcome = 'CANCELLED' then 'cancelled'
+                when t.resource_id is null then 'conflict'
+                when coalesce(t.reservation_id <> a.reservation_id, t.user_id <> a.usr)
+                    then 'conflict'
+                when a.id = any (p_done) and row_number() over (partition by a.id order by a.n) = 1
+                    then 'confirmed'
+                else 'already' end
+    from unnest(p_ids, p_reservations, p_pools, p_users) with ordinality
+        as a (id, reservation_id, pool, usr, n)
+    left join public.reservation_outcomes o on o.reservation_id = a.reservation_id
+    left join public.confirmed_tickets t on t.resource_id = a.id
+    order by a.n
+$$;
+comment on function penstock_ledger.classify(uuid[], uuid[], text[], text[], uuid[]) is
+    'What came of each payload of a batch, read back from the tables.';
+revoke all on function penstock_ledger.classify(uuid[], uuid[], text[], text[], uuid[]) from public;
+
+-- ledger/functions/finalize_many.sql
+create or replace function public.finalize_many(p_payloads jsonb[])
+returns table (ordinal int, resource_id uuid, reservation_id uuid, outcome text)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_ids uuid[]; v_reservations uuid[]; v_pools text[]; v_users text[]; v_done uuid[];
+    v_now timestamptz := penstock.clock();
+begin
+    select array_agg(penstock_ledger.as_uuid(p.doc ->> 'resource_id') order by p.n),
+           array_agg(penstock_ledger.as_uuid(p.doc ->> 'reservation_id') order by p.n),
+           array_agg(nullif(p.doc ->> 'pool_id', '') order by p.n),
+           array_agg(nullif(p.doc ->> 'user_id', '') order by p.n)
+    into v_ids, v_reservations, v_pools, v_users
+    from unnest(p_payloads) with ordinality as p (doc, n);
+    insert into public.reservation_outcomes (reservation_id, resource_id, outcome, at)
+    select a.reservation_id, a.id, 'CONFIRMED', v_now
+    from unnest(v_ids, v_reservations, v_pools, v_users) as a (id, reservation_id, pool, usr)
+    where num_nulls(a.id, a.reservation_id, a.pool, a.usr) = 0
+    order by a.reservation_id
+    on conflict do nothing;
+    with written as (
+        insert into public.confirmed_tickets as t
+            (resource_id, pool_id, user_id, confirmed_at, reservation_id)
+        select a.id, a.pool, a.usr, v_now, a.reservation_id
+        from unnest(v_ids, v_reservations, v_pools, v_users) as a (id, reservation_id, pool, usr)
+        where num_nulls(a.id, a.pool, a.usr) = 0
+          and (a.reservation_id is null or exists (
+              select from public.reservation_outcomes o
+              where o.reservation_id = a.reservation_id and o.outcome = 'CONFIRMED'
+                and o.resource_id = a.id))
+        order by a.id
+        on conflict do nothing
+        returning t.resource_id
+    )
+    select coalesce(array_agg(w.resource_id), '{}') into v_done from written w;
+    if cardinality(v_done) = cardinality(p_payloads) then
+        return query
+            select a.n::int, a.id, a.reservation_id, 'confirmed'
+            from unnest(v_ids, v_reservations) with ordinality as a (id, reservation_id, n);
+        return;
+    end if;
+    return query select * from penstock_ledger.classify(
+        v_ids, v_reservations, v_pools, v_users, v_done);
+    -- A reservation that lost its resource to another has no outcome of its own.
+    delete from public.reservation_outcomes o
+    where o.reservation_id = any (v_reservations) and o.outcome = 'CONFIRMED'
+      and not exists (select from public.confirmed_tickets t
+                      where t.reservation_id = o.reservation_id
+                         or (t.resource_id = o.resource_id and t.reservation_id is null));
+end
+$$;
+comment on function public.finalize_many(jsonb[]) is
+    'Confirm many reservations. Outcome per payload: confirmed, already (same owner), conflict '
+    '(the resource is another''s), cancelled, or invalid (a field is missing).';
+revoke all on function public.finalize_many(jsonb[]) from public;
+
+-- ledger/functions/finalize_many.sql
+grant execute on function public.finalize_many(jsonb[]) to "penstock_ledger_writer";
+
+-- ledger/functions/finalize_many.sql (where the role exists)
+do $grant$
+begin
+    if exists (select from pg_roles where rolname = 'service_role') then
+        execute 'grant execute on function public.finalize_many(jsonb[]) to "service_role" ';
+    end if;
+end
+$grant$;
+
+-- ledger/functions/finalize_transaction.sql
+create or replace function public.finalize_transaction(p_payload jsonb) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_answer record;
+begin
+    select * into v_answer from public.finalize_many(array[p_payload]);
+    case v_answer.outcome
+        when 'conflict' then
+            raise exception using errcode = 'PN305',
+                message = format('resource %s is another reservation''s', v_answer.resource_id);
+        when 'cancelled' then
+            raise exception using errcode = 'PN306',
+                message = format('reservation %s was cancelled', v_answer.reservation_id);
+        when 'invalid' then
+            raise exception using errcode = '22023',
+                message = 'the payload needs resource_id (a UUID), pool_id and user_id';
+        else
+            return;
+    end case;
+end
+$$;
+comment on function public.finalize_transaction(jsonb) is
+    'Confirm one reservation; again for the same owner is no error. Raises PN305 if the resource '
+    'is another''s, PN306 if the reservation was cancelled, 22023 if a field is missing.';
+revoke all on function public.finalize_transaction(jsonb) from public;
+
+-- ledger/functions/finalize_transaction.sql
+grant execute on function public.finalize_transaction(jsonb)
+    to "penstock_ledger_writer";
+
+-- ledger/functions/finalize_transaction.sql (where the role exists)
+do $grant$
+begin
+    if exists (select from pg_roles where rolname = 'service_role') then
+        execute 'grant execute on function public.finalize_transaction(jsonb)
+    to "service_role" ';
+    end if;
+end
+$grant$;
+
+-- ledger/functions/install_policies.sql
+create or replace function penstock_ledger.install_policies() returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_uid text := case when to_regprocedure('auth.uid()') is not null
+                       then 'auth.uid()::text' else 'penstock_ledger.uid()' end;
+    v_ours text;
+begin
+    drop policy if exists own_tickets on public.confirmed_tickets;
+    execute format('create policy own_tickets on public.confirmed_tickets for select '
+                   'using ((select %s) = user_id)', v_uid);
+    select string_agg(quote_ident(rolname), ', ') into v_ours from pg_roles
+    where rolname in ('penstock_operator', 'penstock_readonly', 'penstock_auditor', 'service_role');
+    drop policy if exists readers on public.confirmed_tickets;
+    drop policy if exists readers on public.reservation_outcomes;
+    if v_ours is not null then
+        execute format('create policy readers on public.confirmed_tickets for select to %s '
+                       'using (true)', v_ours);
+        execute format('create policy readers on public.reservation_outcomes for select to %s '
+                       'using (true)', v_ours);
+    end if;
+end
+$$;
+comment on function penstock_ledger.install_policies() is
+    'Row security of the ledger, for the roles that exist here.';
+revoke all on function penstock_ledger.install_policies() from public;
+
+-- ledger/functions/ledger_outcomes.sql
+create or replace function public.ledger_outcomes(p_reservation_ids uuid[])
+returns table (reservation_id uuid, outcome text)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    select o.reservation_id, o.outcome from public.reservation_outcomes o
+    where o.reservation_id = any (p_reservation_ids)
+$$;
+comment on function public.ledger_outcomes(uuid[]) is
+    'The final word on these reservations, where there is one: ask before dead-lettering.';
+revoke all on function public.ledger_outcomes(uuid[]) from public;
+
+-- ledger/functions/ledger_outcomes.sql
+grant execute on function public.ledger_outcomes(uuid[])
+    to "penstock_ledger_writer", "penstock_operator", "penstock_readonly", "penstock_auditor";
+
+-- ledger/functions/ledger_outcomes.sql (where the role exists)
+do $grant$
+begin
+    if exists (select from pg_roles where rolname = 'service_role') then
+        execute 'grant execute on function public.ledger_outcomes(uuid[])
+    to "service_role" ';
+    end if;
+end
+$grant$;
+
+-- ledger/functions/ledger_prove.sql
+create or replace function public.ledger_prove()
+returns table (invariant text, subject text, detail text)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    select 'I7', 'reservation ' || o.reservation_id,
+           case when o.outcome = 'CANCELLED' then 'cancelled, and yet it has a ticket'
+                else 'confirmed, and yet it has no ticket' end
+    from public.reservation_outcomes o
+    left join public.confirmed_tickets t on t.reservation_id = o.reservation_id
+        or (t.resource_id = o.resource_id and t.reservation_id is null)
+    where (o.outcome = 'CONFIRMED') <> (t.resource_id is not null)
+    union all
+    select 'I7', 'resource ' || t.resource_id, 'its ticket has no outcome'
+    from public.confirmed_tickets t
+    where t.reservation_id is not null
+      and not exists (select from public.reservation_outcomes o
+                      where o.reservation_id = t.reservation_id)
+$$;
+comment on function public.ledger_prove() is
+    'Violations of I7 in the ledger, in one snapshot; no rows means that it holds.';
+revoke all on function public.ledger_prove() from public;
+grant execute on function public.ledger_prove()
+    to penstock_operator, penstock_readonly, penstock_auditor;
+
+-- ledger/functions/ledger_prove_sold.sql
+create or replace function public.ledger_prove_sold(
+    p_resource_ids uuid[], p_user_ids text[], p_reservation_ids uuid[]
+) returns table (invariant text, subject text, detail text)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    select 'I2', 'slot ' || s.id,
+           case when t.resource_id is null then 'sold in the engine, without a ticket'
+                else 'sold in the engine, but the ticket is another''s' end
+    from unnest(p_resource_ids, p_user_ids, p_reservation_ids) as s (id, user_id, reservation_id)
+    left join public.confirmed_tickets t on t.resource_id = s.id
+    where t.resource_id is null or t.user_id <> s.user_id or t.reservation_id <> s.reservation_id
+$$;
+comment on function public.ledger_prove_sold(uuid[], text[], uuid[]) is
+    'Sold slots of the engine that the ledger does not confirm (I2); no rows means that it holds.';
+revoke all on function public.ledger_prove_sold(uuid[], text[], uuid[]) from public;
+grant execute on function public.ledger_prove_sold(uuid[], text[], uuid[])
+    to penstock_operator, penstock_readonly, penstock_auditor;
+
+-- ledger/functions/ledger_tickets.sql
+create or replace function public.ledger_tickets(
+    p_after uuid default null, p_limit int default 10000
+) returns table (
+    resource_id uuid, pool_id text, user_id text, reservation_id uuid, confirmed_at timestamptz
+)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+    select t.resource_id, t.pool_id, t.user_id, t.reservation_id, t.confirmed_at
+    from public.confirmed_tickets t
+    where p_after is null or t.resource_id > p_after
+    order by t.resource_id
+    limit least(greatest(coalesce(p_limit, 10000), 1), 100000)
+$$;
+comment on function public.ledger_tickets(uuid, int) is
+    'All tickets by resource, in pages: for intake_reconcile and intake_prove_tickets.';
+revoke all on function public.ledger_tickets(uuid, int) from public;
+
+-- ledger/functions/ledger_tickets.sql
+grant execute on function public.ledger_tickets(uuid, int)
+    to "penstock_ledger_writer", "penstock_operator", "penstock_auditor";
+
+-- ledger/functions/ledger_tickets.sql (where the role exists)
+do $grant$
+begin
+    if exists (select from pg_roles where rolname = 'service_role') then
+        execute 'grant execute on function public.ledger_tickets(uuid, int)
+    to "service_role" ';
+    end if;
+end
+$grant$;
+
+-- ledger/functions/uid.sql
+create or replace function penstock_ledger.uid() returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$ select nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub' $$;
+comment on function penstock_ledger.uid() is
+    'The user of the verified token of this request, or NULL.';
+revoke all on function penstock_ledger.uid() from public;
+grant execute on function penstock_ledger.uid() to public;
+
+-- ledger/tables.sql
+create table public.confirmed_tickets (
+    resource_id    uuid        primary key,
+    pool_id        text        not null,
+    user_id        text        not null,
+    confirmed_at   timestamptz not null default now(),
+    reservation_id uuid        unique
+);
+create index confirmed_tickets_user on public.confirmed_tickets (user_id);
+comment on table public.confirmed_tickets is 'What was sold, to whom. Rows are never removed.';
+comment on column public.confirmed_tickets.reservation_id is
+    'The claim that was confirmed; NULL for a caller that knows only resource and user.';
+create table public.reservation_outcomes (
+    reservation_id uuid        primary key,
+    resource_id    uuid,
+    outcome        text        not null
+        constraint reservation_outcomes_known check (outcome in ('CONFIRMED', 'CANCELLED')),
+    at             timestamptz not null default now()
+);
+comment on table public.reservation_outcomes is 'The final word on each reservation.';
+alter table public.confirmed_tickets    enable row level security;
+alter table public.reservation_outcomes enable row level security;
+
+reset role;
+
+-- ledger/grants.sql
+grant usage on schema public to penstock_ledger_writer, penstock_operator, penstock_readonly,
+    penstock_auditor;
+
+set local role penstock_owner;
+
+-- ledger/grants.sql
+grant select on public.confirmed_tickets to "penstock_operator", "penstock_auditor";
+
+-- ledger/grants.sql (where the role exists)
+do $grant$
+begin
+    if exists (select from pg_roles where rolname = 'authenticated') then
+        execute 'grant select on public.confirmed_tickets to "authenticated" ';
+    end if;
+end
+$grant$;
+
+-- ledger/grants.sql (where the role exists)
+do $grant$
+begin
+    if exists (select from pg_roles where rolname = 'service_role') then
+        execute 'grant select on public.confirmed_tickets to "service_role" ';
+    end if;
+end
+$grant$;
+
+-- ledger/grants.sql
+grant select on public.reservation_outcomes to "penstock_operator", "penstock_auditor";
+
+-- ledger/grants.sql (where the role exists)
+do $grant$
+begin
+    if exists (select from pg_roles where rolname = 'service_role') then
+        execute 'grant select on public.reservation_outcomes to "service_role" ';
+    end if;
+end
+$grant$;
+
+-- ledger/grants.sql
+grant select (resource_id, pool_id, confirmed_at, reservation_id) on public.confirmed_tickets
+    to penstock_readonly;
+select penstock_ledger.install_policies();
+do $$
+declare
+    v_role text := current_setting('role');
+begin
+    if exists (select from pg_publication
+               where pubname = 'supabase_realtime' and not puballtables)
+       and not exists (select from pg_publication_tables
+                       where pubname = 'supabase_realtime' and schemaname = 'public'
+                         and tablename = 'confirmed_tickets') then
+        perform set_config('role', 'none', true);
+        begin
+            alter publication supabase_realtime add table public.confirmed_tickets;
+        exception when insufficient_privilege then
+            raise warning 'confirmed_tickets is not in supabase_realtime: %', sqlerrm;
+        end;
+        perform set_config('role', v_role, true);
+    end if;
+end
+$$;
+
+-- ledger: function bodies
+set local penstock.argument = 'penstock_ledger.as_uuid penstock_ledger.classify penstock_ledger.install_policies penstock_ledger.uid public.cancel_transaction public.finalize_many public.finalize_transaction public.ledger_outcomes public.ledger_prove public.ledger_prove_sold public.ledger_tickets';
+-- Functions are loaded unchecked, because tables come after them; their bodies are checked here.
+do $check$
+declare
+    v_function record;
+begin
+    perform set_config('check_function_bodies', 'on', true);
+    for v_function in
+        select f.oid, l.lanname
+        from pg_proc f
+        join pg_namespace n on n.oid = f.pronamespace
+        join pg_language l on l.oid = f.prolang
+        where n.nspname || '.' || f.proname
+              = any (string_to_array(current_setting('penstock.argument'), ' '))
+    loop
+        if v_function.lanname = 'plpgsql' then
+            perform plpgsql_validator(v_function.oid);
+        elsif v_function.lanname = 'sql' then
+            perform fmgr_sql_validator(v_function.oid);
+        end if;
+    end loop;
+    perform set_config('check_function_bodies', 'off', true);
+end
+$check$;
+
+-- ledger: views over all queues
+-- Products are installed one by one; the views over all of them are rebuilt after each.
+do $views$
+begin
+    if to_regprocedure('penstock.install_views()') is not null then
+        perform penstock.install_views();
+    end if;
+end
+$views$;
+
+reset role;
+
+-- ledger: record of version 1
+insert into penstock.migration (product, version, name, checksum)
+values ('ledger', 1, 'definitions', '5add90958c9100982a1ebc0b95c5e6ca668e5a05da2ff78f7e4be9e0811d8574')
+on conflict (product, version) do update set checksum = excluded.checksum;
+
+-- ledger: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file ledger/schema', 'file', 'ledger', '1', '08148ad6bee60a86f2b6ee0808feda6738a40c1bb7362f5cace62a88bdc283bd')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- ledger: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file ledger/types', 'file', 'ledger', '1', 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- ledger: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file ledger/functions', 'file', 'ledger', '1', '41f6dd8df8c6df4df4319050661a2f1a74de471ec6e0453115f1b716942a8253')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- ledger: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file ledger/tables', 'file', 'ledger', '1', '1665480aa02e722d4d6f68e195897bc5f8243b4cf1d2e2f016a96d10f4adf218')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- ledger: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file ledger/triggers', 'file', 'ledger', '1', 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- ledger: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file ledger/views', 'file', 'ledger', '1', 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- ledger: record of its files
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file ledger/grants', 'file', 'ledger', '1', 'a83e22f826f609ea935a0536ce1e19a8ba68a1fcc1db255aaff048c44a583bfe')
+on conflict (object) do update
+set definition = excluded.definition, digest = excluded.digest;
+
+-- record of the catalog, for `penstock schema verify`
+delete from penstock.catalog where kind <> 'file';
+prepare penstock_snapshot (jsonb) as
+insert into penstock.catalog (object, kind, product, definition, digest)
+select object, kind, product, definition, digest from (
+-- Describes every object of ours as text: definition, owner and rights. $1 is a JSON array of
+-- {product, kind, schema, name}: what the packages create. A schema that belongs to us alone is
+-- described whole, so that additions show; in a shared one (public) only the named objects are.
+-- Partitions come and go by retention and are left out.
+with wanted as (
+    select distinct product, kind, schema, name
+    from jsonb_to_recordset($1::jsonb) as w (product text, kind text, schema text, name text)
+),
+space as (
+    select n.oid, n.nspname, n.nspowner, n.nspacl, w.product,
+           w.product is not null
+               and (n.nspname = 'penstock' or pg_get_userbyid(n.nspowner) = 'penstock_owner')
+               as whole
+    from pg_namespace n
+    left join wanted w on w.kind = 'schema' and w.name = n.nspname
+    where n.nspname in (select coalesce(schema, name) from wanted)
+),
+relation as (
+    select c.oid, c.relkind, c.relowner, c.relacl, c.relpersistence, c.relrowsecurity,
+           c.relforcerowsecurity, c.reloptions, coalesce(w.product, s.product) as product,
+           format('%I.%I', s.nspname, c.relname) as id
+    from pg_class c
+    join space s on s.oid = c.relnamespace
+    left join wanted w on w.kind = 'relation' and w.schema = s.nspname and w.name = c.relname
+    where c.relkind in ('r', 'p', 'v', 'm', 'S')
+      and not c.relispartition
+      and (w.product is not null or s.whole)
+),
+described as (
+    select 'schema' as kind, quote_ident(nspname) as id, product, '' as body,
+           nspowner as owner, coalesce(nspacl, acldefault('n', nspowner)) as acl
+    from space
+    where whole
+
+    union all
+    select case relkind when 'v' then 'view' when 'm' then 'view' when 'S' then 'sequence'
+                        else 'table' end,
+           id, product,
+           format('persistence %s, row security %s, forced %s, options %s%s%s%s', relpersistence,
+                  relrowsecurity, relforcerowsecurity, coalesce(reloptions::text, '{}'),
+                  case when relkind = 'p' then E'\npartition by ' || pg_get_partkeydef(oid) end,
+                  case when relkind in ('v', 'm') then E'\n' || pg_get_viewdef(oid) end,
+                  case when relkind = 'S' then (
+                      select format(E'\n%s increment %s from %s to %s cycle %s cache %s',
+                                    q.seqtypid::regtype, q.seqincrement, q.seqmin, q.seqmax,
+                                    q.seqcycle, q.seqcache)
+                      from pg_sequence q where q.seqrelid = relation.oid) end),
+           relowner,
+           coalesce(relacl, acldefault(case relkind when 'S' then 's' else 'r' end::"char",
+                                       relowner))
+    from relation
+
+    union all
+    select 'column', format('%s.%I', r.id, a.attname), r.product,
+           format('%s%s%s%s%s', format_type(a.atttypid, a.atttypmod),
+                  case when a.attnotnull then ' not null' end,
+                  case when a.attidentity <> '' then ' identity ' || a.attidentity::text end,
+                  case when a.attgenerated <> '' then ' generated ' || a.attgenerated::text end,
+                  ' default ' || pg_get_expr(d.adbin, d.adrelid)),
+           null, a.attacl
+    from relation r
+    join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
+    left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+    where r.relkind in ('r', 'p')
+
+    union all
+    -- Version 18 also lists NOT NULL here; the column says it already, in every version.
+    select 'constraint', format('%s: %I', r.id, k.conname), r.product,
+           pg_get_constraintdef(k.oid) || case when k.convalidated then '' else ' not valid' end,
+           null, null
+    from relation r
+    join pg_constraint k on k.conrelid = r.oid
+    where k.contype in ('c', 'f', 'p', 'u', 'x')
+
+    union all
+    select 'index', format('%s: %I', r.id, c.relname), r.product,
+           pg_get_indexdef(i.indexrelid) || case when i.indisvalid then '' else ' invalid' end,
+           null, null
+    from relation r
+    join pg_index i on i.indrelid = r.oid
+    join pg_class c on c.oid = i.indexrelid
+
+    union all
+    select 'trigger', format('%s: %I', r.id, t.tgname), r.product,
+           format('%s enabled %s', pg_get_triggerdef(t.oid), t.tgenabled), null, null
+    from relation r
+    join pg_trigger t on t.tgrelid = r.oid
+    where not t.tgisinternal
+
+    union all
+    select 'policy', format('%s: %I', r.id, p.polname), r.product,
+           format('%s permissive %s to %s using %s check %s', p.polcmd, p.polpermissive,
+                  (select string_agg(case when o = 0 then 'public' else pg_get_userbyid(o)::text end,
+                                     ', ' order by o) from unnest(p.polroles) as o),
+                  coalesce(pg_get_expr(p.polqual, p.polrelid), '-'),
+                  coalesce(pg_get_expr(p.polwithcheck, p.polrelid), '-')),
+           null, null
+    from relation r
+    join pg_policy p on p.polrelid = r.oid
+
+    union all
+    select 'function',
+           format('%I.%I(%s)', s.nspname, f.proname, pg_get_function_identity_arguments(f.oid)),
+           coalesce(w.product, s.product),
+           case when f.prokind in ('f', 'p') then pg_get_functiondef(f.oid)
+                else f.prokind::text end,
+           f.proowner, coalesce(f.proacl, acldefault('f', f.proowner))
+    from pg_proc f
+    join space s on s.oid = f.pronamespace
+    left join wanted w on w.kind = 'function' and w.schema = s.nspname and w.name = f.proname
+    where w.product is not null or s.whole
+
+    union all
+    select 'type', format('%I.%I', s.nspname, t.typname), coalesce(w.product, s.product),
+           case t.typtype
+               when 'e' then (select string_agg(e.enumlabel, ', ' order by e.enumsortorder)
+                              from pg_enum e where e.enumtypid = t.oid)
+               when 'd' then (select format('%s%s %s', format_type(t.typbasetype, t.typtypmod),
+                                            case when t.typnotnull then ' not null' end,
+                                            string_agg(pg_get_constraintdef(k.oid), ' '
+                                                       order by k.conname))
+                              from pg_constraint k where k.contypid = t.oid)
+               else (select string_agg(format('%I %s', a.attname,
+                                              format_type(a.atttypid, a.atttypmod)),
+                                       ', ' order by a.attnum)
+                     from pg_attribute a
+                     where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped)
+           end,
+           t.typowner, coalesce(t.typacl, acldefault('T', t.typowner))
+    from pg_type t
+    join space s on s.oid = t.typnamespace
+    left join pg_class c on c.oid = t.typrelid
+    left join wanted w on w.kind = 'type' and w.schema = s.nspname and w.name = t.typname
+    where (t.typtype in ('e', 'd') or (t.typtype = 'c' and c.relkind = 'c'))
+      and (w.product is not null or s.whole)
+),
+complete as (
+    select d.kind || ' ' || d.id as object, d.kind, coalesce(d.product, '') as product,
+           coalesce(d.body, '')
+           || case when d.owner is null then ''
+                   else E'\nowner ' || pg_get_userbyid(d.owner) end
+           || coalesce((
+               select E'\nrights ' || string_agg(item, ', ' order by item collate "C")
+               from (
+                   select case when x.grantee = 0 then 'public'
+                               else pg_get_userbyid(x.grantee)::text end
+                          || '=' || x.privilege_type
+                          || case when x.is_grantable then '*' else '' end as item
+                   from aclexplode(d.acl) x
+               ) rights), '') as definition
+    from described d
+)
+select object, kind, product, definition,
+       encode(sha256(convert_to(definition, 'UTF8')), 'hex') as digest
+from complete
+) as live;
+execute penstock_snapshot ('[{"product": "ledger", "kind": "function", "schema": "penstock_ledger", "name": "as_uuid"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "begin_sweep"}, {"product": "ledger", "kind": "function", "schema": "public", "name": "cancel_transaction"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "claim_jobs"}, {"product": "ledger", "kind": "function", "schema": "penstock_ledger", "name": "classify"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "clock"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "create_position"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "discard"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "end_sweep"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "farewell"}, {"product": "ledger", "kind": "function", "schema": "public", "name": "finalize_many"}, {"product": "ledger", "kind": "function", "schema": "public", "name": "finalize_transaction"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "fingerprint"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "finish_job"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "heartbeat"}, {"product": "ledger", "kind": "function", "schema": "penstock_ledger", "name": "install_policies"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "install_views"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "is_paused"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "late_result"}, {"product": "ledger", "kind": "function", "schema": "public", "name": "ledger_outcomes"}, {"product": "ledger", "kind": "function", "schema": "public", "name": "ledger_prove"}, {"product": "ledger", "kind": "function", "schema": "public", "name": "ledger_prove_sold"}, {"product": "ledger", "kind": "function", "schema": "public", "name": "ledger_tickets"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "milliseconds"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "net_due"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "pause_target"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "paused"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "policy"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "put_job"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "put_queue_config"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "put_schedule"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "raise_time_floor"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "raise_watermark"}, {"product": "kernel", "kind": "function", "schema": "audit", "name": "record"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "refuse_change"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "replay"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "resume_target"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "story"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "time_floor"}, {"product": "ledger", "kind": "function", "schema": "penstock_ledger", "name": "uid"}, {"product": "kernel", "kind": "function", "schema": "penstock", "name": "uuidv7"}, {"product": "kernel", "kind": "relation", "schema": "audit", "name": "audit_logs"}, {"product": "kernel", "kind": "relation", "schema": "penstock", "name": "catalog"}, {"product": "ledger", "kind": "relation", "schema": "public", "name": "confirmed_tickets"}, {"product": "kernel", "kind": "relation", "schema": "penstock", "name": "late_results"}, {"product": "kernel", "kind": "relation", "schema": "penstock", "name": "migration"}, {"product": "kernel", "kind": "relation", "schema": "penstock", "name": "pause"}, {"product": "kernel", "kind": "relation", "schema": "penstock", "name": "position"}, {"product": "kernel", "kind": "relation", "schema": "penstock", "name": "queue"}, {"product": "kernel", "kind": "relation", "schema": "penstock", "name": "queue_config"}, {"product": "ledger", "kind": "relation", "schema": "public", "name": "reservation_outcomes"}, {"product": "kernel", "kind": "relation", "schema": "penstock", "name": "schedule"}, {"product": "kernel", "kind": "relation", "schema": "penstock", "name": "worker"}, {"product": "kernel", "kind": "schema", "name": "audit"}, {"product": "kernel", "kind": "schema", "name": "penstock"}, {"product": "ledger", "kind": "schema", "name": "penstock_ledger"}]');
+deallocate penstock_snapshot;
+insert into penstock.catalog (object, kind, product, definition, digest)
+values ('file server', 'file', '', '',
+        (current_setting('server_version_num')::integer / 10000)::text)
+on conflict (object) do update set digest = excluded.digest;

@@ -1,0 +1,3 @@
+-- Empty by default: the bridge writes confirmed tickets. For a look at a filled dashboard:
+-- select public.finalize_transaction(jsonb_build_object('pool_id', 'demo_concert_2026',
+--     'resource_id', gen_random_uuid(), 'user_id', 'test_user_1'));
