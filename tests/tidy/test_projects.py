@@ -52,13 +52,13 @@ def test_the_second_project_stands_beside_the_first(part: str, port: int) -> Non
 def test_no_port_is_given_twice() -> None:
     text = "".join((tree / "config.toml").read_text("utf-8") for tree in (DB1, DB2))
     ports = re.findall(r"port = (\d+)", text)
-    assert len(ports) == len(set(ports)) == 8
+    assert len(ports) == len(set(ports)) == 10
 
 
 def test_the_example_environment_has_both_projects() -> None:
     lines = (ROOT / ".env.example").read_text("utf-8").splitlines()
     given = dict(line.split("=", 1) for line in lines if re.match(r"DB\d_", line))
-    expected = {}
+    expected: dict[str, str] = {}
     for number, port in ((1, 54321), (2, 54421)):
         key = f"<from db{number} supabase status>"
         expected |= {
