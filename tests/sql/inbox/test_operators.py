@@ -177,14 +177,15 @@ async def test_a_route_may_name_only_an_allowed_function(inbox: SqlInbox, stripe
 
 
 async def test_a_plain_role_gets_nothing_but_its_verbs(conn: Connection) -> None:
-    for role, allowed in (
-        ("penstock_inbox_ingest", "receive"),
-        ("penstock_readonly", "inbox_recent"),
-    ):
+    wanted = {
+        "penstock_inbox_ingest": {"receive", "sources"},
+        "penstock_readonly": {"sources", "inbox_recent", "inbox_prove"},
+    }
+    for role, allowed in wanted.items():
         rows = await conn.fetch(
             "select distinct p.proname::text as name from pg_proc p join pg_namespace n on"
             " n.oid = p.pronamespace where n.nspname = 'webhook'"
             " and has_function_privilege($1, p.oid, 'execute')",
             role,
         )
-        assert {row["name"] for row in rows} <= {allowed, "sources"}
+        assert {row["name"] for row in rows} == allowed
