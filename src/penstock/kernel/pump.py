@@ -131,11 +131,13 @@ class Pump:
                     return
                 await self._wait_for_movement()
                 continue
+            # Asked before the claim: what ends meanwhile may let the next of its key go.
+            idle = not self._held
             items = await self._claim(limit)
             if items:
                 self._dispatch(items)
             elif self._limits.until_idle:
-                if not self._held:
+                if idle:
                     return
                 await self._wait_for_movement()
             else:
@@ -269,6 +271,8 @@ class Pump:
             # Not by key alone: the item may have been claimed anew since.
             if self._held.get(item.key) is item:
                 del self._held[item.key]
+            if item.ordering_key is not None:
+                self.wakeup.ring()  # the next of its key may go now
         self._moved.set()
 
     # housekeeping and the end

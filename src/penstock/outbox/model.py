@@ -19,8 +19,13 @@ _decode = msgspec.json.Decoder(dict[str, str], strict=False).decode
 
 
 class PublishOptions(TypedDict, total=False):
-    """What may be said about an event besides its payload."""
+    """What may be said about an event besides its payload.
 
+    Events of one `ordering_key` (and tenant) are handled one after the other, in the order of their
+    publication; the first that fails for good holds up the ones behind it.
+    """
+
+    ordering_key: str
     deliver_at: datetime
     tenant: UUID
     headers: Mapping[str, str]

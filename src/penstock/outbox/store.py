@@ -15,7 +15,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 _PUBLISH = (
     "select app.outbox_publish($1::text::uuid, $2::text, $3::text::jsonb, $4::text::jsonb,"
-    " $5::text::uuid, $6::text::timestamptz)::text as id"
+    " $5::text::uuid, $6::text::timestamptz, $7::text)::text as id"
 )
 _PUBLISH_MANY = (
     "select app.outbox_publish_many($1::text[]::uuid[], $2::text, $3::text[], $4::text::jsonb)"
@@ -23,7 +23,7 @@ _PUBLISH_MANY = (
 )
 _PUBLISH_EACH = (
     "select count(app.outbox_publish(e.id::uuid, $2::text, e.payload::jsonb, $4::text::jsonb,"
-    " $5::text::uuid, $6::text::timestamptz)) as count"
+    " $5::text::uuid, $6::text::timestamptz, $7::text)) as count"
     " from unnest($1::text[], $3::text[]) as e (id, payload)"
 )
 _FINISH_STRICT = (
@@ -47,7 +47,7 @@ _RELEASE = "select app.outbox_release($1::bigint[], $2::uuid[]) as count"
 
 
 async def publish(conn: Connection, args: Sequence[str | None]) -> UUID:
-    """Publish one event: id, topic, payload, headers, tenant, time of delivery."""
+    """Publish one event: id, topic, payload, headers, tenant, time of delivery, ordering key."""
     rows = await call(conn, _PUBLISH, *args)
     return UUID(rows[0]["id"])
 
@@ -58,7 +58,7 @@ def publish_sync(conn: SyncConnection, args: Sequence[str | None]) -> UUID:
 
 
 async def publish_many(conn: Connection, args: Sequence[object], *, plain: bool) -> int:
-    """Publish many events of one topic; `plain` ones have no tenant and no time of delivery."""
+    """Publish many events of one topic; `plain` ones have no tenant, time of delivery or key."""
     if plain:
         rows = await call(conn, _PUBLISH_MANY, *args[:4])
     else:
@@ -124,6 +124,11 @@ async def tend(conn: Connection) -> Mapping[str, Any]:
 async def partitions(conn: Connection) -> None:
     """Make the partitions of the days ahead and drop those past retention."""
     await call(conn, "select app.outbox_partitions()")
+
+
+async def check_keys(conn: Connection) -> None:
+    """Look for ordering keys with waiting events and no head; there should be none."""
+    await call(conn, "select app.outbox_check_keys()")
 
 
 async def cancel(conn: Connection, event: UUID, reason: str) -> bool:

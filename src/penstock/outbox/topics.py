@@ -101,14 +101,12 @@ class Outbox:
         queue = OutboxQueue(self.registrations)
         calls = sum(r.options.concurrency for r in self.registrations.values())
         runtime = await lending.runtime(queue, OutboxEnding(), calls=calls)
-        return Assignment(
-            queue, {name: bind(r, runtime) for name, r in self.registrations.items()}
-        )
+        return Assignment(queue, {name: bind(r, runtime) for name, r in self.registrations.items()})
 
     def jobs(self, lending: Lending) -> Mapping[str, Job]:
-        """Partitions of the archive and of the attempts, made ahead and dropped by retention."""
+        """Partitions made ahead and dropped by retention; a look at lines without a head."""
         del lending
-        return {"outbox_partitions": store.partitions}
+        return {"outbox_partitions": store.partitions, "outbox_check_keys": store.check_keys}
 
     def register(
         self, topic: "Topic[Any]", function: Callable[..., Any], options: Options, *, batch: bool
@@ -167,7 +165,7 @@ class Topic(Generic[T]):
         """Publish many events, a thousand per statement, in the order given; returns how many."""
         user = adapt(conn)
         await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
-        plain = not options.keys() & {"deliver_at", "tenant"}
+        plain = not options.keys() & {"deliver_at", "tenant", "ordering_key"}
         count = 0
         for chunk in _chunks(self._encoded(each) for each in data):
             _, topic, _, *rest = _arguments(self.name, "", version=self.version, options=options)
@@ -226,7 +224,7 @@ async def _publish(conn: AsyncConn, arguments: list[str | None], options: Publis
 def _arguments(
     topic: str, payload: str, *, version: int, options: PublishOptions
 ) -> list[str | None]:
-    """Id, topic, payload, headers, tenant and time of delivery, all as text."""
+    """Id, topic, payload, headers, tenant, time of delivery and ordering key, all as text."""
     deliver_at = options.get("deliver_at")
     tenant = options.get("tenant")
     return [
@@ -236,6 +234,7 @@ def _arguments(
         _headers(version, options.get("headers")),
         None if tenant is None else str(tenant),
         None if deliver_at is None else _instant(deliver_at),
+        options.get("ordering_key"),
     ]
 
 

@@ -1,6 +1,9 @@
 -- The hot table holds only what is still to be done; finished rows move to the archive in the same
 -- statement that finishes them. A row is in exactly one state, and a constraint says so:
---   ready (pos), leased (processing_token), waiting (next_attempt_at), dead (dead_at), held (held_at)
+--   ready (pos), leased (processing_token), waiting (next_attempt_at), dead (dead_at), held (held_at),
+--   behind (turn): another event of the same ordering key goes first
+-- Of each ordering key one row at most is the head: in any state but behind, and not parked. Only
+-- heads have positions, so a claim reads keyed and keyless events alike and never looks at a line.
 create table public.outbox (
     seq              bigint      generated always as identity primary key,
     id               uuid        not null default penstock.uuidv7() unique,
@@ -9,7 +12,10 @@ create table public.outbox (
     payload          jsonb       not null,
     headers          jsonb       not null default '{}' check (jsonb_typeof(headers) = 'object'),
     created_at       timestamptz not null default penstock.clock(),
-    ordering_key     text,
+    ordering_key     text        check (length(ordering_key) between 1 and 200),
+    key_hash         bigint,
+    turn             bigint,
+    deliver_at       timestamptz,
     pos              bigint      default nextval('penstock.outbox_next'),
     processing_token uuid,
     lease_epoch      bigint      not null default 0,
@@ -22,10 +28,15 @@ create table public.outbox (
     delivered_at     timestamptz check (delivered_at is null),
     dead_at          timestamptz,
     held_at          timestamptz,
+    parked_at        timestamptz,
     error_code       text,
     error            text        check (length(error) <= 2000),
     constraint outbox_one_state check (
-        num_nonnulls(pos, processing_token, next_attempt_at, dead_at, held_at) = 1),
+        num_nonnulls(pos, processing_token, next_attempt_at, dead_at, held_at, turn) = 1),
+    constraint outbox_key_whole check (
+        (ordering_key is null) = (key_hash is null)
+        and (key_hash is not null or num_nonnulls(turn, parked_at) = 0)
+        and (parked_at is null or num_nonnulls(dead_at, held_at) = 1)),
     constraint outbox_lease_whole check (
         (processing_token is null) = (lease_expires_at is null))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -41,9 +52,16 @@ create index outbox_suspect on public.outbox (seq)
       and dead_at is null and held_at is null;
 create index outbox_dead on public.outbox (dead_at) where dead_at is not null;
 create index outbox_held on public.outbox (held_at) where held_at is not null;
+create unique index outbox_head on public.outbox (key_hash)
+    where key_hash is not null and turn is null and parked_at is null;
+create index outbox_line on public.outbox (key_hash, turn) where turn is not null;
 
 comment on table public.outbox is 'Events not yet delivered. Delivered ones are in outbox_archive.';
 comment on column public.outbox.pos is 'Claim position; set exactly while the row is ready.';
+comment on column public.outbox.key_hash is 'Hash of tenant and ordering key; names the line.';
+comment on column public.outbox.turn is 'Place in the line of its key; set exactly while behind.';
+comment on column public.outbox.deliver_at is 'Not before this time, for an event that was behind.';
+comment on column public.outbox.parked_at is 'Set aside by an operator: its key goes on without it.';
 comment on column public.outbox.next_attempt_at is 'When a waiting row becomes ready again.';
 comment on column public.outbox.delivered_at is 'Always null here; the archive has the time.';
 
@@ -89,6 +107,14 @@ create index outbox_attempts_event on public.outbox_attempts (event_id);
 comment on table public.outbox_attempts is 'How each unsuccessful attempt ended; append-only.';
 comment on table public.outbox_attempts_default is 'Catches rows of a day without a partition.';
 
+-- Lines that may be without a head: a producer saw the old head while it was being finished.
+create table public.outbox_key_checks (
+    id       bigint generated always as identity primary key,
+    key_hash bigint not null
+);
+comment on table public.outbox_key_checks is 'Ordering keys that housekeeping must look at.';
+
+alter table public.outbox_key_checks       enable row level security;
 alter table public.outbox                  enable row level security;
 alter table public.outbox_archive          enable row level security;
 alter table public.outbox_archive_default  enable row level security;

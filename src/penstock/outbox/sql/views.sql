@@ -5,7 +5,8 @@ create or replace view app.outbox_all as
                 when processing_token is not null then 'LEASED'
                 when next_attempt_at is not null then 'WAITING'
                 when dead_at is not null then 'DEAD'
-                else 'HELD' end as state
+                when held_at is not null then 'HELD'
+                else 'BEHIND' end as state
     from public.outbox
     union all
     select seq, id, tenant_id, topic, payload, headers, created_at, ordering_key, total_attempts,
@@ -25,7 +26,8 @@ comment on view app.outbox_dead is 'Events that need a person.';
 create or replace view app.outbox_stats as
     select 'outbox'::text as queue,
            (select count(*) from public.outbox where pos is not null) as ready,
-           (select count(*) from public.outbox where next_attempt_at is not null) as scheduled,
+           (select count(*) from public.outbox where next_attempt_at is not null)
+             + (select count(*) from public.outbox where turn is not null) as scheduled,
            (select count(*) from public.outbox where processing_token is not null) as leased,
            (select count(*) from public.outbox
              where processing_token is not null and lease_expires_at <= penstock.clock()) as expired,
@@ -34,3 +36,19 @@ create or replace view app.outbox_stats as
            (select extract(epoch from penstock.clock() - o.created_at)::double precision
               from public.outbox o where o.pos is not null order by o.pos limit 1) as oldest_age_s;
 comment on view app.outbox_stats is 'Depth and trouble of the outbox, from the hot table only.';
+
+create or replace view app.outbox_blocked_keys as
+    select o.tenant_id, o.ordering_key, o.id as head_id, o.topic,
+           case when o.dead_at is not null then 'DEAD'
+                when o.held_at is not null then 'HELD'
+                else 'WAITING' end as state,
+           o.error_code, o.attempts, o.next_attempt_at,
+           coalesce(o.dead_at, o.held_at) as dead_at,
+           (select count(*) from public.outbox b
+             where b.key_hash = o.key_hash and b.turn is not null) as behind
+    from public.outbox o
+    where o.key_hash is not null and o.turn is null and o.parked_at is null
+      and (o.dead_at is not null or o.held_at is not null
+           or (o.next_attempt_at is not null and o.attempts > 0));
+comment on view app.outbox_blocked_keys is
+    'Ordering keys that do not move: their head is dead, held, or waits for another attempt.';

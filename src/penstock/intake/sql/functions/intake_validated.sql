@@ -5,6 +5,7 @@ language sql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
     update public.inventory_slots s
     set validated_at = coalesce(s.validated_at, penstock.clock()),

@@ -10,6 +10,7 @@ language sql stable
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
     with probed as (
         select w.o, w.u, w.r, a.id, a.reservation_id, h.nths,

@@ -7,9 +7,12 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_count integer;
+    v_hashes bigint[];
+    v_heads bigint[];
 begin
     if p_tokens is null and p_state <> 'DELIVERED' then
         p_tokens := array_fill(null::uuid, array[cardinality(p_seqs)]);
@@ -24,15 +27,25 @@ begin
         using unnest(p_seqs, p_tokens) as f (seq, token)
         where o.seq = f.seq and o.processing_token is not distinct from f.token
         returning o.*
+    ), kept as (
+        insert into public.outbox_archive
+            (seq, id, tenant_id, topic, payload, headers, created_at, ordering_key, lease_token,
+             lease_epoch, total_attempts, replay_count, state, delivered_at)
+        select g.seq, g.id, g.tenant_id, g.topic, g.payload, g.headers, g.created_at,
+               g.ordering_key, g.processing_token, g.lease_epoch, g.total_attempts,
+               g.replay_count, p_state, penstock.clock()
+        from gone g
     )
-    insert into public.outbox_archive
-        (seq, id, tenant_id, topic, payload, headers, created_at, ordering_key, lease_token,
-         lease_epoch, total_attempts, replay_count, state, delivered_at)
-    select g.seq, g.id, g.tenant_id, g.topic, g.payload, g.headers, g.created_at, g.ordering_key,
-           g.processing_token, g.lease_epoch, g.total_attempts, g.replay_count, p_state,
-           penstock.clock()
+    select count(*),
+           array_agg(g.key_hash) filter (where g.key_hash is not null and g.turn is null
+                                           and g.parked_at is null),
+           array_agg(g.seq) filter (where g.key_hash is not null and g.turn is null
+                                      and g.parked_at is null)
+    into v_count, v_hashes, v_heads
     from gone g;
-    get diagnostics v_count = row_count;
+    if v_hashes is not null then
+        perform app.outbox_promote(v_hashes, v_heads);
+    end if;
     return v_count;
 end
 $$;

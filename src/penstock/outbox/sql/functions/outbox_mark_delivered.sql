@@ -4,6 +4,7 @@ create or replace function app.outbox_mark_delivered(p_token uuid, p_ids uuid[])
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_seqs bigint[];
