@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.kernel.settings import Settings
     from penstock.kernel.tx import Tx
     from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
-    from penstock.outbox.errors import PayloadRefused
+    from penstock.outbox.errors import KeyReused, PayloadRefused
     from penstock.outbox.model import Json, PublishOptions, Story
     from penstock.outbox.topics import Outbox, Topic
 
@@ -40,6 +40,7 @@ __all__ = [
     "Effect",
     "Event",
     "Json",
+    "KeyReused",
     "LeaseLost",
     "NotInTransaction",
     "NotOpened",
@@ -84,6 +85,7 @@ _WHERE = {
     "Retry": "kernel.verdict",
     "Unknown": "kernel.verdict",
     "Verdict": "kernel.verdict",
+    "KeyReused": "outbox.errors",
     "PayloadRefused": "outbox.errors",
     "Json": "outbox.model",
     "PublishOptions": "outbox.model",

@@ -23,9 +23,12 @@ class PublishOptions(TypedDict, total=False):
 
     Events of one `ordering_key` (and tenant) are handled one after the other, in the order of their
     publication; the first that fails for good holds up the ones behind it.
+    A `dedupe_key` names the fact: published again within a month with the same payload, it gives
+    the id of the first event and adds none; with another payload, it raises KeyReused.
     """
 
     ordering_key: str
+    dedupe_key: str
     deliver_at: datetime
     tenant: UUID
     headers: Mapping[str, str]

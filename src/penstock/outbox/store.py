@@ -15,7 +15,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 _PUBLISH = (
     "select app.outbox_publish($1::text::uuid, $2::text, $3::text::jsonb, $4::text::jsonb,"
-    " $5::text::uuid, $6::text::timestamptz, $7::text)::text as id"
+    " $5::text::uuid, $6::text::timestamptz, $7::text, $8::text)::text as id"
 )
 _PUBLISH_MANY = (
     "select app.outbox_publish_many($1::text[]::uuid[], $2::text, $3::text[], $4::text::jsonb)"
@@ -47,7 +47,7 @@ _RELEASE = "select app.outbox_release($1::bigint[], $2::uuid[]) as count"
 
 
 async def publish(conn: Connection, args: Sequence[str | None]) -> UUID:
-    """Publish one event: id, topic, payload, headers, tenant, time of delivery, ordering key."""
+    """Publish one event: id, topic, payload, headers, tenant, time of delivery, keys."""
     rows = await call(conn, _PUBLISH, *args)
     return UUID(rows[0]["id"])
 
@@ -62,7 +62,7 @@ async def publish_many(conn: Connection, args: Sequence[object], *, plain: bool)
     if plain:
         rows = await call(conn, _PUBLISH_MANY, *args[:4])
     else:
-        rows = await call(conn, _PUBLISH_EACH, *args)
+        rows = await call(conn, _PUBLISH_EACH, *args[:7])
     return int(rows[0]["count"])
 
 
@@ -129,6 +129,11 @@ async def partitions(conn: Connection) -> None:
 async def check_keys(conn: Connection) -> None:
     """Look for ordering keys with waiting events and no head; there should be none."""
     await call(conn, "select app.outbox_check_keys()")
+
+
+async def purge_dedupe(conn: Connection) -> None:
+    """Forget dedupe keys that are past their time."""
+    await call(conn, "select app.outbox_purge_dedupe()")
 
 
 async def cancel(conn: Connection, event: UUID, reason: str) -> bool:

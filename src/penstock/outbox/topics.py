@@ -106,7 +106,11 @@ class Outbox:
     def jobs(self, lending: Lending) -> Mapping[str, Job]:
         """Partitions made ahead and dropped by retention; a look at lines without a head."""
         del lending
-        return {"outbox_partitions": store.partitions, "outbox_check_keys": store.check_keys}
+        return {
+            "outbox_partitions": store.partitions,
+            "outbox_check_keys": store.check_keys,
+            "outbox_purge_dedupe": store.purge_dedupe,
+        }
 
     def register(
         self, topic: "Topic[Any]", function: Callable[..., Any], options: Options, *, batch: bool
@@ -163,6 +167,10 @@ class Topic(Generic[T]):
         self, conn: AsyncConn, data: Iterable[T], **options: Unpack[PublishOptions]
     ) -> int:
         """Publish many events, a thousand per statement, in the order given; returns how many."""
+        if "dedupe_key" in options:
+            raise WrongUsage(
+                "one dedupe key cannot stand for many events", todo="publish them one by one."
+            )
         user = adapt(conn)
         await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
         plain = not options.keys() & {"deliver_at", "tenant", "ordering_key"}
@@ -224,7 +232,7 @@ async def _publish(conn: AsyncConn, arguments: list[str | None], options: Publis
 def _arguments(
     topic: str, payload: str, *, version: int, options: PublishOptions
 ) -> list[str | None]:
-    """Id, topic, payload, headers, tenant, time of delivery and ordering key, all as text."""
+    """Id, topic, payload, headers, tenant, time of delivery, ordering and dedupe key, as text."""
     deliver_at = options.get("deliver_at")
     tenant = options.get("tenant")
     return [
@@ -235,6 +243,7 @@ def _arguments(
         None if tenant is None else str(tenant),
         None if deliver_at is None else _instant(deliver_at),
         options.get("ordering_key"),
+        options.get("dedupe_key"),
     ]
 
 

@@ -18,7 +18,8 @@ declare
 begin
     foreach v_table in array array[
         'public.outbox', 'public.outbox_archive', 'public.outbox_archive_default',
-        'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks'
+        'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks',
+        'public.outbox_dedupe'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);
@@ -35,3 +36,4 @@ on conflict (queue) do update set kinds = excluded.kinds;
 select app.outbox_partitions();
 select penstock.put_job('outbox_partitions', 3600);
 select penstock.put_job('outbox_check_keys', 600);
+select penstock.put_job('outbox_purge_dedupe', 600);

@@ -114,6 +114,20 @@ create table public.outbox_key_checks (
 );
 comment on table public.outbox_key_checks is 'Ordering keys that housekeeping must look at.';
 
+-- Outlives the event: a repetition is recognised for a month, delivered or not.
+create table public.outbox_dedupe (
+    dedupe_key text        not null,
+    topic      text        not null,
+    tenant_id  uuid,
+    event_id   uuid        not null,
+    digest     bytea       not null,
+    created_at timestamptz not null default penstock.clock(),
+    constraint outbox_dedupe_key unique nulls not distinct (dedupe_key, topic, tenant_id)
+);
+create index outbox_dedupe_age on public.outbox_dedupe (created_at);
+comment on table public.outbox_dedupe is 'Dedupe keys of the last month and the event of each.';
+
+alter table public.outbox_dedupe           enable row level security;
 alter table public.outbox_key_checks       enable row level security;
 alter table public.outbox                  enable row level security;
 alter table public.outbox_archive          enable row level security;
