@@ -20,7 +20,11 @@ class Connection(Protocol):
 
 @dataclass(slots=True)
 class Item:
-    """A claimed item. `key` finds its row, `id` is its constant public identity."""
+    """A claimed item. `key` finds its row, `id` is its constant public identity.
+
+    A delivery of an event has an `event_id` besides its own, and the `lane` of its route where the
+    topic alone does not name the handler.
+    """
 
     key: int
     id: UUID
@@ -34,6 +38,8 @@ class Item:
     ordering_key: str | None = None
     tenant: UUID | None = None
     finished_by_handler: bool = False
+    event_id: UUID | None = None
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,18 @@ class StoryAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class StoryDelivery:
+    """One delivery of an event that has several routes."""
+
+    id: UUID
+    route: str
+    state: str
+    total_attempts: int
+    delivered_at: datetime | None = None
+    error_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Story:
     """Everything known about one event. `attempts` are the unsuccessful ones, in order."""
 
@@ -58,6 +70,7 @@ class Story:
     replay_count: int
     headers: dict[str, object]
     attempts: tuple[StoryAttempt, ...]
+    deliveries: tuple[StoryDelivery, ...] = ()
     delivered_at: datetime | None = None
     dead_at: datetime | None = None
     held_at: datetime | None = None

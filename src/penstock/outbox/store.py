@@ -31,7 +31,8 @@ _FINISH_STRICT = (
 )
 _CLAIM = (
     "select seq, id, topic, payload::text, headers::text, created_at, attempts, max_attempts,"
-    " processing_token, lease_epoch, lease_expires_at, lease_s, ordering_key, tenant_id"
+    " processing_token, lease_epoch, lease_expires_at, lease_s, ordering_key, tenant_id, event_id,"
+    " event_topic"
     " from app.outbox_claim($1::integer, $2::uuid, null, $3::uuid, $4::text[], $5::text[])"
 )
 _FINISH = "select seq from app.outbox_finish($1::bigint[], $2::uuid[], $3::uuid[])"
@@ -95,6 +96,23 @@ async def finish(conn: Connection, *args: object) -> Rows:
 async def mark_failed(conn: Connection, *args: object) -> Rows:
     """End attempts that did not deliver; returns the refused ones."""
     return await call(conn, _MARK_FAILED, *args)
+
+
+async def register(conn: Connection, *args: object) -> None:
+    """Enter handlers as routes: their routes, topics and destinations."""
+    await call(conn, "select app.outbox_register($1::text[], $2::text[], $3::text[])", *args)
+
+
+async def routing(conn: Connection) -> tuple[set[str], bool]:
+    """The routes whose topics are claimed directly, and whether others have to be expanded."""
+    rows = await call(conn, "select plain_routes, to_expand from app.outbox_routing()")
+    return set(rows[0]["plain_routes"]), bool(rows[0]["to_expand"])
+
+
+async def expand(conn: Connection, limit: int) -> int:
+    """Give ready events their routes; returns how many were looked at."""
+    rows = await call(conn, "select app.outbox_expand($1::integer) as count", limit)
+    return int(rows[0]["count"])
 
 
 async def extend(conn: Connection, *args: object) -> tuple[list[int], float]:

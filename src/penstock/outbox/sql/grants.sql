@@ -8,8 +8,10 @@ grant select on app.outbox_stats, app.outbox_dead, app.outbox_blocked_keys
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
 -- Payloads are not among the columns: penstock.story shows one, to operators, and audits it.
 grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempts, replay_count,
-    delivered_at, dead_at, held_at, error_code, error, state)
+    delivered_at, dead_at, held_at, error_code, error, state, route, event_id)
     on app.outbox_all to penstock_operator, penstock_auditor;
+grant select on public.outbox_destinations, public.outbox_routes, app.outbox_deliveries
+    to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
 grant select on public.outbox_attempts to penstock_operator, penstock_auditor;
 
 do $$
@@ -19,7 +21,7 @@ begin
     foreach v_table in array array[
         'public.outbox', 'public.outbox_archive', 'public.outbox_archive_default',
         'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks',
-        'public.outbox_dedupe'
+        'public.outbox_dedupe', 'public.outbox_destinations', 'public.outbox_routes'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);

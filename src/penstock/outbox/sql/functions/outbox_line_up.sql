@@ -11,7 +11,7 @@ set jit = off
 set enable_bitmapscan = off
 as $$
 declare
-    v_hash bigint := app.outbox_key_hash(new.tenant_id, new.ordering_key);
+    v_hash bigint := app.outbox_key_hash(new.tenant_id, new.ordering_key, new.route);
     v_stale boolean := current_setting('transaction_isolation') <> 'read committed';
 begin
     -- The transaction has its id before it draws a position, so that no sweep can settle too early.

@@ -1,5 +1,6 @@
 create or replace function app.outbox_park(
-    p_keys text[], p_reason text, p_operator text default null, p_tenant uuid default null
+    p_keys text[], p_reason text, p_operator text default null, p_tenant uuid default null,
+    p_route text default null
 ) returns table (ordering_key text, id uuid, audit_id uuid)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -9,7 +10,7 @@ declare
     v_now timestamptz := penstock.clock();
     v_head record;
 begin
-    for v_head in select * from app.outbox_take_heads(p_keys, p_tenant) loop
+    for v_head in select * from app.outbox_take_heads(p_keys, p_tenant, p_route) loop
         update public.outbox o
         set parked_at = v_now,
             dead_at = case when o.held_at is null then coalesce(o.dead_at, v_now) end,
@@ -28,7 +29,7 @@ begin
 end
 $$;
 
-comment on function app.outbox_park(text[], text, text, uuid) is
+comment on function app.outbox_park(text[], text, text, uuid, text) is
     'Set the heads of blocked keys aside as dead letters and let the next go; audited.';
-revoke all on function app.outbox_park(text[], text, text, uuid) from public;
-grant execute on function app.outbox_park(text[], text, text, uuid) to penstock_operator;
+revoke all on function app.outbox_park(text[], text, text, uuid, text) from public;
+grant execute on function app.outbox_park(text[], text, text, uuid, text) to penstock_operator;
