@@ -20,12 +20,29 @@ FLOOR_PASSES_LOCKED = _END.format(target="pg_sequence_last_value(p.settled)")
 # Whether the mark has settled is asked after looking for rows instead of before.
 SETTLES_TOO_LATE = _END.format(
     target="""case
-        when pg_snapshot_xmin(pg_current_snapshot())::text::bigint
-             >= pg_sequence_last_value(p.mark_xid)
+        when pg_sequence_last_value(p.mark_xid) > 0
+             and pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+                 >= pg_sequence_last_value(p.mark_xid)
         then least(pg_sequence_last_value(p.mark_pos),
                    coalesce(p_lowest_left - 1, pg_sequence_last_value(p.mark_pos)))
         else 0 end"""
 )
+# The mark remembers the snapshot's upper end, which a transaction that is open may already have.
+MARKS_BY_SNAPSHOT = """
+create or replace function penstock.begin_sweep(p_name text)
+returns table (lo bigint, hi bigint) language plpgsql as $$
+declare p penstock.position; w bigint; s pg_snapshot;
+begin
+    select * into p from penstock.position where name = p_name;
+    w := pg_sequence_last_value(p.watermark);
+    s := pg_current_snapshot();
+    if pg_snapshot_xmin(s)::text::bigint >= pg_sequence_last_value(p.mark_xid) then
+        perform setval(p.settled, pg_sequence_last_value(p.mark_pos));
+        perform setval(p.mark_pos, w), setval(p.mark_xid, pg_snapshot_xmax(s)::text::bigint);
+    end if;
+    return query select pg_sequence_last_value(p.floor), w;
+end $$;
+"""
 # The watermark passes rows under claim.
 WATERMARK_PASSES_CLAIMED = """
 create or replace function penstock.raise_watermark(p_name text, p_lowest bigint) returns void

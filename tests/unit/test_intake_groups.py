@@ -184,3 +184,15 @@ async def test_pools_do_not_wait_for_each_other() -> None:
     counter.open.set()
     await asyncio.gather(*tasks)
     await door.close()
+
+
+async def test_without_grouping_each_claim_is_a_call_of_its_own() -> None:
+    counter = Counter(held=True)
+    door = FrontDoor(counter.reserve, waiting_max=100, group_max=1, calls_max=5)
+    claims = [asyncio.create_task(door.reserve("p", Claim(f"user{n}"))) for n in range(20)]
+    await settled()
+    assert counter.running == 5
+    counter.open.set()
+    await asyncio.gather(*claims)
+    assert [len(carried) for _, carried in counter.calls] == [1] * 20
+    assert counter.most == 5

@@ -13,7 +13,9 @@ from penstock.kernel.errors import NotFound
 
 BENCHES = {
     "inbox": "penstock.bench.inbox:bench_inbox",
+    "intake": "penstock.bench.intake:bench_intake",
     "kernel": "penstock.bench.kernel:bench_kernel",
+    "payments": "penstock.bench.payments:bench_payments",
 }
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from penstock.intake import engine
 from penstock.intake.answers import ReservationState, ReserveAnswer
 from penstock.intake.bridge import Bridge
-from penstock.intake.groups import Claim, FrontDoor
+from penstock.intake.groups import CALLS_MAX, Claim, FrontDoor
 from penstock.intake.ledger import LedgerAway
 from penstock.kernel.database import Database
 from penstock.kernel.events import Events
@@ -35,7 +35,14 @@ class Desk:
     ) -> None:
         self.database = database
         self.bridge = Bridge(database, ledger, events=events, settings=settings)
-        self.door = FrontDoor(self._reserve, waiting_max=settings.intake_max_waiting)
+        grouped = settings.intake_group_max > 1
+        self.door = FrontDoor(
+            self._reserve,
+            waiting_max=settings.intake_max_waiting,
+            group_max=settings.intake_group_max,
+            # Groups do best over few connections, single claims over all that there are.
+            calls_max=CALLS_MAX if grouped else settings.pool_size,
+        )
 
     async def close(self) -> None:
         """Answer who waits, then close what was opened here."""

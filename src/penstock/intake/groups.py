@@ -15,7 +15,7 @@ from penstock.intake.answers import Busy, ReserveAnswer
 from penstock.kernel.gathering import Gathering, Waiter
 from penstock.kernel.http_errors import OverCapacity
 
-BATCH_MAX = 1000
+GROUP_MAX = 1000
 CALLS_MAX = 2
 SECOND_CALL_MIN = 64
 WAITING_PER_USER_MAX = 16
@@ -38,7 +38,8 @@ _Waiter: TypeAlias = Waiter[Claim, ReserveAnswer]
 class _UserLine:
     """Claims of one pool. A user is in `ready` at most once and not while one is in flight."""
 
-    def __init__(self) -> None:
+    def __init__(self, group_max: int) -> None:
+        self._group_max = group_max
         self._ready: deque[str] = deque()
         self._by_user: dict[str, deque[_Waiter]] = {}
 
@@ -62,7 +63,7 @@ class _UserLine:
     def take(self) -> list[_Waiter]:
         """One claim of each user who is ready."""
         batch: list[_Waiter] = []
-        while self._ready and len(batch) < BATCH_MAX:
+        while self._ready and len(batch) < self._group_max:
             user = self._ready.popleft()
             line = self._by_user[user]
             while line and line[0].answer.done():
@@ -94,9 +95,18 @@ class _Pool:
 class FrontDoor:
     """Groups claims per pool. One per process; waiting is bounded."""
 
-    def __init__(self, reserve: Reserve, *, waiting_max: int) -> None:
+    def __init__(
+        self,
+        reserve: Reserve,
+        *,
+        waiting_max: int,
+        group_max: int = GROUP_MAX,
+        calls_max: int = CALLS_MAX,
+    ) -> None:
         self._reserve = reserve
         self._waiting_max = waiting_max
+        self._group_max = group_max
+        self._calls_max = calls_max
         self._waiting = 0
         self._pools: dict[str, _Pool] = {}
 
@@ -140,12 +150,12 @@ class FrontDoor:
     async def _ask_once(self, pool: str, claim: Claim) -> ReserveAnswer:
         group = self._pools.get(pool)
         if group is None:
-            line = _UserLine()
+            line = _UserLine(self._group_max)
             gathering = Gathering(
                 partial(self._reserve, pool),
                 line,
-                calls_max=CALLS_MAX,
-                second_call_min=SECOND_CALL_MIN,
+                calls_max=self._calls_max,
+                second_call_min=min(SECOND_CALL_MIN, self._group_max),
             )
             group = self._pools[pool] = _Pool(line, gathering)
         try:

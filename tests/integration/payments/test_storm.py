@@ -1,7 +1,7 @@
 """A storm over payments: relayers killed, connections lost, rails failing, leases running out.
 
-Real processes, two rails over HTTP with books of their own. The seed is printed and can be given:
-`TEST_SEED=7 TEST_PAYMENTS=20000 TEST_PARTICIPANTS=200 pytest tests/integration/payments/test_storm.py`.
+Real processes, two rails over HTTP with books of their own. The seed is printed and can be given;
+the full size is `TEST_SEED=7 TEST_PAYMENTS=20000 TEST_PARTICIPANTS=200`.
 """
 
 import asyncio
@@ -18,13 +18,14 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from tests.support.payments import ENQUEUE, SqlPayments
+from tests.support.payments import ENQUEUE, Session, SqlPayments
 from tests.support.rails import IBAN
 from tests.support.relayers import Relayers, relaying
 from tests.support.waiting import until
 from tests.support.workers import WorkerProcess
 
 from penstock.payments import store
+from penstock.payments.model import Resolution
 from penstock.payments.simulator import Faults, Simulator
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
@@ -76,7 +77,7 @@ class Storm:
                 await self._enqueue_one(conn, number)
         await conn.close()
 
-    async def _enqueue_one(self, conn: "asyncpg.Connection[asyncpg.Record]", number: int) -> None:
+    async def _enqueue_one(self, conn: Session, number: int) -> None:
         # What a number means does not depend on when it is drawn: a repeat must be the same.
         dice = Random(number)
         rail = "plain" if dice.random() < 0.2 else "keyed"
@@ -104,15 +105,16 @@ class Storm:
         finally:
             await conn.close()
 
-    async def _kill(self, conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+    async def _kill(self, conn: Session) -> None:
         del conn
-        if self.told.happened["kill"] >= (40 if FULL else 3):
+        if self.told.happened["killed"] >= (40 if FULL else 3):
             return
+        self.told.happened["killed"] += 1
         victim = self.fleet.pop(self.random.randrange(len(self.fleet)))
         victim.send(signal.SIGKILL)
         self.fleet.append(self.relayers.start())
 
-    async def _cut(self, conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+    async def _cut(self, conn: Session) -> None:
         """Lose one connection of one relayer."""
         pids = await conn.fetch(
             "select pid from pg_stat_activity where datname = current_database()"
@@ -123,13 +125,13 @@ class Storm:
             await conn.execute("select pg_terminate_backend($1)", pid)
             self.told.happened["cut"] += 1
 
-    async def _expire(self, conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+    async def _expire(self, conn: Session) -> None:
         """Let every lease run out under those who hold it."""
         await SqlPayments(conn).advance(LEASE_AND_MORE)
         reaped = await SqlPayments(conn).reap()
         self.told.happened["reaped"] += len(reaped)
 
-    async def _replay(self, conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+    async def _replay(self, conn: Session) -> None:
         """Give failed payments of the rail with keys another try, as an operator would."""
         rows = await conn.fetch(
             "select outbox_id from penstock_payments.dead_letters where rail_type = 'keyed'"
@@ -157,7 +159,7 @@ class Storm:
             ):
                 # Nothing else runs that could have sent it: the books are final.
                 paid = self.relayers.plain.paid(row["outbox_id"])
-                resolution: store.Resolution = "dispatched" if paid else "not_paid"
+                resolution: Resolution = "dispatched" if paid else "not_paid"
                 await store.resolve(
                     conn, row["outbox_id"], resolution, reason="books", reference=paid
                 )
@@ -166,14 +168,14 @@ class Storm:
         await healthy.drained()
 
 
-async def _open(conn: "asyncpg.Connection[asyncpg.Record]") -> int:
+async def _open(conn: Session) -> int:
     count: int = await conn.fetchval(
         "select count(*) from payment_outbox_registry where terminal_state is null"
     )
     return count
 
 
-async def _unheld(conn: "asyncpg.Connection[asyncpg.Record]") -> int:
+async def _unheld(conn: Session) -> int:
     """Payments that are open and do not wait behind something held."""
     count: int = await conn.fetchval(
         """select count(*) from payment_outbox_pending p where not exists (
@@ -221,7 +223,7 @@ def _assert_order(books: dict[str, Simulator], rows: list[asyncpg.Record]) -> No
             assert sequences == sorted(sequences), f"M4: {participant}"
 
 
-async def _linked(conn: "asyncpg.Connection[asyncpg.Record]") -> bool:
+async def _linked(conn: Session) -> bool:
     return await store.extend_chain(conn) == 0
 
 

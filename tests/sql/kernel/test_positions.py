@@ -2,7 +2,7 @@
 
 import asyncpg
 import pytest
-from tests.support.interleave import Stage
+from tests.support.interleave import Session, Stage
 
 MARKS = """
 select pg_sequence_last_value(watermark) as watermark, pg_sequence_last_value(floor) as floor,
@@ -81,38 +81,54 @@ async def test_a_clock_set_back_does_not_stop_the_sweeps(
     assert await conn.fetchval("select penstock.net_due('p')")
 
 
+async def _sweep(session: Session, *, aged: bool = True) -> None:
+    await session.run("select setval('penstock.p_swept', 0)")
+    if aged:
+        await session.run("select setval('penstock.p_at', 0)")
+    await session.run(BEGIN)
+    await session.run("select penstock.end_sweep('p', null)")
+
+
 async def test_a_mark_settles_only_when_all_that_were_open_have_ended(
     database_url: str, conn: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
     await _position(conn)
-    await conn.execute("select setval('penstock.p_wm', 10)")
     async with Stage(database_url) as stage:
         writer, reader, sweeper = await stage.sessions("writer", "reader", "sweeper")
+        for _ in range(2):
+            await _sweep(sweeper)
+        await conn.execute("select setval('penstock.p_wm', 10), setval('penstock.p_mark', 10)")
         await reader.begin("repeatable read")
         await reader.run("select count(*) from public.outbox")
         await writer.begin()
         await writer.run("select pg_current_xact_id()")
         settled = []
-        for step in range(4):
-            if step == 3:
+        for step in range(5):
+            if step == 4:
                 await writer.commit()
-            await sweeper.run(DUE)
-            await sweeper.run(BEGIN)
+            await _sweep(sweeper)
             settled.append((await _marks(conn))["settled"])
-            await sweeper.run("select penstock.end_sweep('p', null)")
-        # The first sweep sets the mark; a reader does not hold it, the writer does.
-        assert settled == [0, 0, 0, 10]
+        # A reader does not hold the mark; the writer does.
+        assert settled == [0, 0, 0, 0, 10]
         assert (await _marks(conn))["floor"] == 10
 
 
-async def test_a_young_mark_does_not_settle(conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+async def test_who_is_open_is_asked_only_of_a_mark_two_sweeps_old(
+    database_url: str, conn: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    """Until then somebody may hold a position below it and have no transaction id yet."""
     await _position(conn)
-    await conn.execute("select setval('penstock.p_wm', 10)")
-    for _ in range(3):
-        await conn.execute("select setval('penstock.p_swept', 0)")
-        await conn.fetch(BEGIN)
-    marks = await _marks(conn)
-    assert (marks["mark"], marks["settled"]) == (10, 0)
+    xid = "select last_value from penstock.p_xid"
+    async with Stage(database_url) as stage:
+        sweeper = await stage.session("sweeper")
+        for _ in range(2):
+            await _sweep(sweeper)
+        assert await conn.fetchval(xid) == 0, "a new mark"
+        for _ in range(3):
+            await _sweep(sweeper, aged=False)
+        assert await conn.fetchval(xid) == 0
+        await _sweep(sweeper)
+        assert await conn.fetchval(xid) > 0
 
 
 async def test_the_floor_stays_below_a_row_that_is_left(

@@ -34,6 +34,16 @@ async def _pass_by(outbox: SqlOutbox, rounds: int = 3) -> None:
         await outbox.tend(sweep=True)
 
 
+async def _mark(outbox: SqlOutbox) -> None:
+    """The watermark is noted as the mark, and a later transaction has noted its id."""
+    await outbox.conn.execute(
+        "select setval('penstock.outbox_mark', last_value) from penstock.outbox_wm"
+    )
+    await outbox.conn.execute(
+        "select setval('penstock.outbox_xid', pg_current_xact_id()::text::bigint)"
+    )
+
+
 async def _comes_back(outbox: SqlOutbox, event: UUID) -> bool:
     """Whether a worker that goes on working finds the event; the net is not due."""
     for _ in range(4):
@@ -57,6 +67,7 @@ async def _claim_aborts_after_sweep(stage: Stage, outbox: SqlOutbox) -> UUID:
     """A late row that a claim holds while the sweeps go by; then the claim aborts."""
     producer, event = await _begin_and_publish(stage)
     await _pass_by(outbox, 1)
+    await _mark(outbox)
     await producer.commit()
     claimer = await stage.session("claimer")
     await claimer.begin()
@@ -71,6 +82,7 @@ async def _commit_between_look_and_end(stage: Stage, outbox: SqlOutbox) -> UUID:
     """The producer commits after the sweep has looked and before it closes."""
     producer, event = await _begin_and_publish(stage)
     await _pass_by(outbox)
+    await _mark(outbox)
     sweeper = await stage.session("sweeper")
     await sweeper.run(SWEEP_DUE)
     await sweeper.begin()
@@ -85,7 +97,18 @@ async def _commit_between_look_and_end(stage: Stage, outbox: SqlOutbox) -> UUID:
     return event
 
 
+async def _oldest_open_at_mark(stage: Stage, outbox: SqlOutbox) -> UUID:
+    """The producer's id is the next after the last that ended: a snapshot calls it the future."""
+    await outbox.conn.execute(SWEEP_DUE)
+    producer, event = await _begin_and_publish(stage)
+    await outbox.tend()  # raises the watermark past it and sets the mark, in one transaction
+    await _pass_by(outbox)
+    await producer.commit()
+    return event
+
+
 CASES = [
+    pytest.param(_oldest_open_at_mark, mutants.MARKS_BY_SNAPSHOT, id="oldest-open-at-mark"),
     pytest.param(_late_commit, mutants.FLOOR_FOLLOWS_WATERMARK, id="late-commit"),
     pytest.param(_late_commit, mutants.NO_SWEEP, id="late-commit-no-sweep"),
     pytest.param(_claim_aborts_after_sweep, mutants.FLOOR_PASSES_LOCKED, id="locked-row"),

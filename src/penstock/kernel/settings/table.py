@@ -278,6 +278,14 @@ class Settings:
             parse.integer(1, 1_000_000),
         ),
     ] = 10_000
+    intake_group_max: Annotated[
+        int,
+        Spec(
+            "intake",
+            "Claims that one call to the database carries at most; 1: each goes by itself.",
+            parse.integer(1, 1000),
+        ),
+    ] = 1000
     http_allow_private: Annotated[
         tuple[str, ...],
         Spec(
