@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.kernel.settings import Settings
     from penstock.kernel.tx import Tx
     from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
-    from penstock.outbox.errors import PayloadRefused
+    from penstock.outbox.errors import KeyReused, PayloadRefused
     from penstock.outbox.model import Json, PublishOptions, Story
     from penstock.outbox.topics import Outbox, Topic
     from penstock.payments.instruction import Instruction
@@ -56,6 +56,7 @@ __all__ = [
     "Instruction",
     "Intake",
     "Json",
+    "KeyReused",
     "LeaseLost",
     "LimitReached",
     "NotInTransaction",
@@ -116,6 +117,7 @@ _WHERE = {
     "Retry": "kernel.verdict",
     "Unknown": "kernel.verdict",
     "Verdict": "kernel.verdict",
+    "KeyReused": "outbox.errors",
     "PayloadRefused": "outbox.errors",
     "Json": "outbox.model",
     "PublishOptions": "outbox.model",

@@ -290,8 +290,10 @@ async def test_what_is_wrong_is_said_at_registration_or_at_start(
 
     async def other(event: Event[Job]) -> None: ...
 
-    with pytest.raises(BadHandler, match="has a handler already"):
-        topic.on()(other)
+    with pytest.raises(BadHandler, match="has a handler handler already"):
+        topic.on(name="handler")(other)
+    with pytest.raises(BadHandler, match="cannot name a handler"):
+        topic.on(name="a/b")(other)
     wrong = ps.outbox.topic("wrong", dict)
     mistaken: Any = other
     with pytest.raises(BadHandler, match=r"takes Event\[Job\]"):

@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from tests.support.drivers import ASYNC, SYNC, Opened, OpenedSync
 
-from penstock import NotInTransaction, PayloadRefused, Penstock
+from penstock import KeyReused, NotInTransaction, PayloadRefused, Penstock
 from penstock.kernel.errors import NotFound, WrongUsage
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -191,3 +191,18 @@ def test_a_topic_is_declared_once() -> None:
         ps.outbox.topic("orders.paid", Paid)
     with pytest.raises(WrongUsage):
         ps.outbox.topic("", Paid)
+
+
+async def test_a_dedupe_key_names_one_fact(conn: Connection) -> None:
+    topic = Penstock().outbox.topic("orders.paid", Paid)
+    paid = Paid(42, Decimal("9.90"))
+    async with conn.transaction():
+        first = await topic.publish(conn, paid, dedupe_key="paid-42", headers={"trace": "1"})
+    async with conn.transaction():
+        assert await topic.publish(conn, paid, dedupe_key="paid-42") == first
+        with pytest.raises(WrongUsage, match="many events"):
+            await topic.publish_many(conn, [paid], dedupe_key="paid-42")
+    with pytest.raises(KeyReused):
+        async with conn.transaction():
+            await topic.publish(conn, Paid(42, Decimal(1)), dedupe_key="paid-42")
+    assert len(await conn.fetch(ROW)) == 1

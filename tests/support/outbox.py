@@ -43,13 +43,20 @@ class SqlOutbox:
         self.conn = conn
 
     async def publish(
-        self, count: int = 1, *, topic: str = "t", after: timedelta | None = None
+        self,
+        count: int = 1,
+        *,
+        topic: str = "t",
+        after: timedelta | None = None,
+        key: str | None = None,
+        tenant: UUID | None = None,
     ) -> list[UUID]:
         """Publish events, one statement each, in order."""
         query = """select app.outbox_publish(null, $1, $2::jsonb, p_deliver_at =>
-                   case when $3::interval is not null then penstock.clock() + $3 end)"""
+                   case when $3::interval is not null then penstock.clock() + $3 end,
+                   p_ordering_key => $4, p_tenant => $5)"""
         return [
-            await self.conn.fetchval(query, topic, f'{{"n": {number}}}', after)
+            await self.conn.fetchval(query, topic, f'{{"n": {number}}}', after, key, tenant)
             for number in range(count)
         ]
 

@@ -59,6 +59,7 @@ class Registration:
     plan: Plan
     decode: Decode
     options: Options
+    name: str = ""
 
 
 @dataclass(slots=True)
@@ -170,7 +171,7 @@ class BoundHandler:
             answers[item.key] = Reject("PAYLOAD_INVALID", error.what)
             return None
         return Event(
-            item.id,
+            item.event_id or item.id,
             item.topic if item.kind is None else item.kind,
             data,
             item.headers,

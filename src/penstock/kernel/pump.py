@@ -143,11 +143,13 @@ class Pump:
                     return
                 await self._wait_for_movement()
                 continue
+            # Asked before the claim: what ends meanwhile may let the next of its key go.
+            idle = not self._held
             items = await self._claim(limit)
             if items:
                 self._dispatch(items)
             elif self._limits.until_idle:
-                if not self._held:
+                if idle:
                     return
                 await self._wait_for_movement()
             else:
@@ -202,15 +204,15 @@ class Pump:
         failpoint("after_claim")
         self.wakeup.worked()
         self._counts["claimed"] += len(items)
-        by_topic: dict[str, list[Item]] = {}
+        by_lane: dict[str, list[Item]] = {}
         for item in items:
             before = self._held.get(item.key)
             if before is not None:
                 before.lease.lost = True  # its lease ended unnoticed, and we took it over ourselves
             self._held[item.key] = item
-            by_topic.setdefault(item.topic, []).append(item)
-        for topic, group in by_topic.items():
-            self._lanes[topic].put(group)
+            by_lane.setdefault(item.lane or item.topic, []).append(item)
+        for name, group in by_lane.items():
+            self._lanes[name].put(group)
 
     async def _ready(self) -> bool:
         if self._stopping.is_set():
@@ -270,7 +272,7 @@ class Pump:
 
     def _finish(self, item: Item, verdict: Verdict) -> None:
         if isinstance(verdict, Retry):
-            lane = self._lanes[item.topic]
+            lane = self._lanes[item.lane or item.topic]
             if item.attempt >= lane.handler.max_attempts:
                 verdict = Reject("MAX_ATTEMPTS", verdict.reason)
         delay_s = 0.0
@@ -284,6 +286,8 @@ class Pump:
             # Not by key alone: the item may have been claimed anew since.
             if self._held.get(item.key) is item:
                 del self._held[item.key]
+            if item.ordering_key is not None:
+                self.wakeup.ring()  # the next of its key may go now
         self._moved.set()
         if self._successive:
             self.wakeup.ring("busy")

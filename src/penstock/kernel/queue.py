@@ -24,6 +24,8 @@ class Item:
 
     `kind` is what the handler is told, where a topic here stands for several kinds; `raw` is what
     was received, where that is not the payload.
+    A delivery of an event has an `event_id` besides its own, and the `lane` of its route where the
+    topic alone does not name the handler.
     """
 
     key: int
@@ -40,6 +42,8 @@ class Item:
     finished_by_handler: bool = False
     kind: str | None = None
     raw: bytes | None = None
+    event_id: UUID | None = None
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,16 @@ _decode = msgspec.json.Decoder(dict[str, str], strict=False).decode
 
 
 class PublishOptions(TypedDict, total=False):
-    """What may be said about an event besides its payload."""
+    """What may be said about an event besides its payload.
 
+    Events of one `ordering_key` (and tenant) are handled one after the other, in the order of their
+    publication; the first that fails for good holds up the ones behind it.
+    A `dedupe_key` names the fact: published again within a month with the same payload, it gives
+    the id of the first event and adds none; with another payload, it raises KeyReused.
+    """
+
+    ordering_key: str
+    dedupe_key: str
     deliver_at: datetime
     tenant: UUID
     headers: Mapping[str, str]
@@ -39,6 +47,18 @@ class StoryAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class StoryDelivery:
+    """One delivery of an event that has several routes."""
+
+    id: UUID
+    route: str
+    state: str
+    total_attempts: int
+    delivered_at: datetime | None = None
+    error_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Story:
     """Everything known about one event. `attempts` are the unsuccessful ones, in order."""
 
@@ -50,6 +70,7 @@ class Story:
     replay_count: int
     headers: dict[str, object]
     attempts: tuple[StoryAttempt, ...]
+    deliveries: tuple[StoryDelivery, ...] = ()
     delivered_at: datetime | None = None
     dead_at: datetime | None = None
     held_at: datetime | None = None

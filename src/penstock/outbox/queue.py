@@ -1,6 +1,6 @@
 """The outbox as a queue: the kernel's verbs over the outbox's SQL functions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import assert_never
 from uuid import UUID, uuid4
@@ -18,17 +18,25 @@ from penstock.kernel.queue import Connection, Item, Outcome, Policy, Tending
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown
 from penstock.outbox import store
 from penstock.outbox.model import QUEUE, headers_of
+from penstock.outbox.routes import ROUTING_S, Route, Routing
 
 ERROR_LENGTH_MAX = 2000
+_NO_LANES: Mapping[str, str] = {}
 
 
 class OutboxQueue:
-    """Claims the events of the given topics (None: of all); every verb is one round trip."""
+    """Claims the events of the given topics (None: of all), or of the given routes.
+
+    Every verb is one round trip. Only where events have several routes a claim has one more.
+    """
 
     name = QUEUE
 
-    def __init__(self, topics: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, topics: Iterable[str] | None = None, *, routes: Sequence[Route] = ()
+    ) -> None:
         self._topics = None if topics is None else sorted(topics)
+        self._routing = Routing.of(routes) if routes else None
 
     async def policy(self, conn: Connection) -> Policy:
         """The numbers this queue runs by."""
@@ -46,8 +54,9 @@ class OutboxQueue:
         self, conn: Connection, *, limit: int, owner: UUID, skip: Sequence[str] = ()
     ) -> Sequence[Item]:
         """Lease up to `limit` ready events under a fresh token, oldest first."""
+        topics, lanes, skip = await self._route(conn, limit, skip)
         before = monotonic()
-        rows = await store.claim(conn, limit, uuid4(), owner, self._topics, list(skip))
+        rows = await store.claim(conn, limit, uuid4(), owner, topics, list(skip))
         items: list[Item] = []
         # Unpacking values by position costs a third of looking each up by name.
         for row in rows:
@@ -66,13 +75,15 @@ class OutboxQueue:
                 lease_s,
                 ordering_key,
                 tenant,
+                event_id,
+                event_topic,
             ) = row.values()
             lease = Lease(token, epoch, expires_at, before + lease_s)
             items.append(
                 Item(
                     seq,
                     id_,
-                    topic,
+                    event_topic or topic,
                     payload.encode(),
                     headers_of(headers),
                     created_at,
@@ -81,9 +92,28 @@ class OutboxQueue:
                     lease,
                     ordering_key,
                     tenant,
+                    False,
+                    event_id,
+                    lanes.get(topic, topic),
                 )
             )
         return items
+
+    async def _route(
+        self, conn: Connection, limit: int, skip: Sequence[str]
+    ) -> tuple[list[str] | None, Mapping[str, str], Sequence[str]]:
+        """The topics to claim and to skip, as stored, and the lane of each."""
+        routing = self._routing
+        if routing is None:
+            return self._topics, _NO_LANES, skip
+        now = monotonic()
+        if now - routing.looked_at >= ROUTING_S:
+            plain, to_expand = await store.routing(conn)
+            routing.learn(plain, to_expand=to_expand)
+            routing.looked_at = now
+        if routing.to_expand:
+            await store.expand(conn, limit)
+        return routing.topics, routing.lanes, routing.named(skip) if skip else skip
 
     async def finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> Sequence[Item]:
         """Write outcomes where the token still matches; return the items that were refused."""

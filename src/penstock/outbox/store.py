@@ -15,7 +15,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 _PUBLISH = (
     "select app.outbox_publish($1::text::uuid, $2::text, $3::text::jsonb, $4::text::jsonb,"
-    " $5::text::uuid, $6::text::timestamptz)::text as id"
+    " $5::text::uuid, $6::text::timestamptz, $7::text, $8::text)::text as id"
 )
 _PUBLISH_MANY = (
     "select app.outbox_publish_many($1::text[]::uuid[], $2::text, $3::text[], $4::text::jsonb)"
@@ -23,7 +23,7 @@ _PUBLISH_MANY = (
 )
 _PUBLISH_EACH = (
     "select count(app.outbox_publish(e.id::uuid, $2::text, e.payload::jsonb, $4::text::jsonb,"
-    " $5::text::uuid, $6::text::timestamptz)) as count"
+    " $5::text::uuid, $6::text::timestamptz, $7::text)) as count"
     " from unnest($1::text[], $3::text[]) as e (id, payload)"
 )
 _FINISH_STRICT = (
@@ -31,7 +31,8 @@ _FINISH_STRICT = (
 )
 _CLAIM = (
     "select seq, id, topic, payload::text, headers::text, created_at, attempts, max_attempts,"
-    " processing_token, lease_epoch, lease_expires_at, lease_s, ordering_key, tenant_id"
+    " processing_token, lease_epoch, lease_expires_at, lease_s, ordering_key, tenant_id, event_id,"
+    " event_topic"
     " from app.outbox_claim($1::integer, $2::uuid, null, $3::uuid, $4::text[], $5::text[])"
 )
 _FINISH = "select seq from app.outbox_finish($1::bigint[], $2::uuid[], $3::uuid[])"
@@ -47,7 +48,7 @@ _RELEASE = "select app.outbox_release($1::bigint[], $2::uuid[]) as count"
 
 
 async def publish(conn: Connection, args: Sequence[str | None]) -> UUID:
-    """Publish one event: id, topic, payload, headers, tenant, time of delivery."""
+    """Publish one event: id, topic, payload, headers, tenant, time of delivery, keys."""
     rows = await call(conn, _PUBLISH, *args)
     return UUID(rows[0]["id"])
 
@@ -58,11 +59,11 @@ def publish_sync(conn: SyncConnection, args: Sequence[str | None]) -> UUID:
 
 
 async def publish_many(conn: Connection, args: Sequence[object], *, plain: bool) -> int:
-    """Publish many events of one topic; `plain` ones have no tenant and no time of delivery."""
+    """Publish many events of one topic; `plain` ones have no tenant, time of delivery or key."""
     if plain:
         rows = await call(conn, _PUBLISH_MANY, *args[:4])
     else:
-        rows = await call(conn, _PUBLISH_EACH, *args)
+        rows = await call(conn, _PUBLISH_EACH, *args[:7])
     return int(rows[0]["count"])
 
 
@@ -97,6 +98,23 @@ async def mark_failed(conn: Connection, *args: object) -> Rows:
     return await call(conn, _MARK_FAILED, *args)
 
 
+async def register(conn: Connection, *args: object) -> None:
+    """Enter handlers as routes: their routes, topics and destinations."""
+    await call(conn, "select app.outbox_register($1::text[], $2::text[], $3::text[])", *args)
+
+
+async def routing(conn: Connection) -> tuple[set[str], bool]:
+    """The routes whose topics are claimed directly, and whether others have to be expanded."""
+    rows = await call(conn, "select plain_routes, to_expand from app.outbox_routing()")
+    return set(rows[0]["plain_routes"]), bool(rows[0]["to_expand"])
+
+
+async def expand(conn: Connection, limit: int) -> int:
+    """Give ready events their routes; returns how many were looked at."""
+    rows = await call(conn, "select app.outbox_expand($1::integer) as count", limit)
+    return int(rows[0]["count"])
+
+
 async def extend(conn: Connection, *args: object) -> tuple[list[int], float]:
     """Prolong leases; returns the lost events and the seconds gained for the others."""
     rows = await call(conn, _EXTEND, *args)
@@ -124,6 +142,16 @@ async def tend(conn: Connection) -> Mapping[str, Any]:
 async def partitions(conn: Connection) -> None:
     """Make the partitions of the days ahead and drop those past retention."""
     await call(conn, "select app.outbox_partitions()")
+
+
+async def check_keys(conn: Connection) -> None:
+    """Look for ordering keys with waiting events and no head; there should be none."""
+    await call(conn, "select app.outbox_check_keys()")
+
+
+async def purge_dedupe(conn: Connection) -> None:
+    """Forget dedupe keys that are past their time."""
+    await call(conn, "select app.outbox_purge_dedupe()")
 
 
 async def cancel(conn: Connection, event: UUID, reason: str) -> bool:

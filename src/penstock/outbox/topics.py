@@ -41,6 +41,7 @@ from penstock.outbox import store
 from penstock.outbox.errors import PayloadRefused
 from penstock.outbox.model import QUEUE, Json, PublishOptions, Story
 from penstock.outbox.queue import OutboxEnding, OutboxQueue
+from penstock.outbox.routes import check_names, routes_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -60,7 +61,7 @@ class Outbox:
         self._resources = resources
         self._database = database
         self._topics: dict[str, Topic[Any]] = {}
-        self.registrations: dict[str, Registration] = {}
+        self.registrations: list[Registration] = []
 
     def topic(self, name: str, model: type[T], *, version: int = 1) -> "Topic[T]":
         """Declare a topic and the model of its payload; the same name twice is an error."""
@@ -91,41 +92,53 @@ class Outbox:
 
     def kinds(self) -> list[type]:
         """The resources that the handlers ask for."""
-        asked = (r.plan.resources.values() for r in self.registrations.values())
+        asked = (r.plan.resources.values() for r in self.registrations)
         return list(dict.fromkeys(kind for kinds in asked for kind in kinds))
 
     async def assignment(self, lending: Lending) -> Assignment | None:
         """The outbox with its bound handlers; None when no topic has one."""
         if not self.registrations:
             return None
-        queue = OutboxQueue(self.registrations)
-        calls = sum(r.options.concurrency for r in self.registrations.values())
+        routes = routes_of(self.registrations)
+        async with lending.database.connection() as conn:
+            await store.register(
+                conn,
+                [route.name for route in routes],
+                [route.topic for route in routes],
+                [route.destination for route in routes],
+            )
+        queue = OutboxQueue(routes=list(routes))
+        calls = sum(r.options.concurrency for r in self.registrations)
         runtime = await lending.runtime(queue, OutboxEnding(), calls=calls)
-        return Assignment(
-            queue, {name: bind(r, runtime) for name, r in self.registrations.items()}
-        )
+        return Assignment(queue, {route.lane: bind(r, runtime) for route, r in routes.items()})
 
     def jobs(self, lending: Lending) -> Mapping[str, Job]:
-        """Partitions of the archive and of the attempts, made ahead and dropped by retention."""
+        """Partitions made ahead and dropped by retention; a look at lines without a head."""
         del lending
-        return {"outbox_partitions": store.partitions}
+        return {
+            "outbox_partitions": store.partitions,
+            "outbox_check_keys": store.check_keys,
+            "outbox_purge_dedupe": store.purge_dedupe,
+        }
 
     def register(
-        self, topic: "Topic[Any]", function: Callable[..., Any], options: Options, *, batch: bool
+        self,
+        topic: "Topic[Any]",
+        function: Callable[..., Any],
+        options: Options,
+        *,
+        batch: bool,
+        name: str = "",
     ) -> None:
-        """Take a handler for a topic; raises BadHandler for what cannot be called."""
-        if topic.name in self.registrations:
-            raise BadHandler(
-                f"topic {topic.name} has a handler already:"
-                f" {self.registrations[topic.name].plan.name}",
-                happened="an event is delivered to one handler; two would share its attempts.",
-                todo="call both from one handler, or publish to a second topic.",
-            )
+        """Take a handler for a topic; raises BadHandler for what cannot be called.
+
+        Several handlers of one topic get every event each, with attempts of their own.
+        """
         plan = plan_for(function, self._resources, batch=batch)
         _check_model(topic, plan.model, plan.name)
-        self.registrations[topic.name] = Registration(
-            topic.name, function, plan, decoder(topic.model), options
-        )
+        new = Registration(topic.name, function, plan, decoder(topic.model), options, name)
+        check_names(self.registrations, new)
+        self.registrations.append(new)
 
 
 class Topic(Generic[T]):
@@ -165,9 +178,13 @@ class Topic(Generic[T]):
         self, conn: AsyncConn, data: Iterable[T], **options: Unpack[PublishOptions]
     ) -> int:
         """Publish many events, a thousand per statement, in the order given; returns how many."""
+        if "dedupe_key" in options:
+            raise WrongUsage(
+                "one dedupe key cannot stand for many events", todo="publish them one by one."
+            )
         user = adapt(conn)
         await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
-        plain = not options.keys() & {"deliver_at", "tenant"}
+        plain = not options.keys() & {"deliver_at", "tenant", "ordering_key"}
         count = 0
         for chunk in _chunks(self._encoded(each) for each in data):
             _, topic, _, *rest = _arguments(self.name, "", version=self.version, options=options)
@@ -176,15 +193,24 @@ class Topic(Generic[T]):
         return count
 
     def on(
-        self, *, concurrency: int = 8, timeout_s: float = 30, max_attempts: int = 10
+        self,
+        *,
+        concurrency: int = 8,
+        timeout_s: float = 30,
+        max_attempts: int = 10,
+        name: str = "",
     ) -> Callable[[Callable[Concatenate[Event[T], P], R]], Callable[Concatenate[Event[T], P], R]]:
-        """Handle events of this topic one at a time, up to `concurrency` at once per process."""
+        """Handle events of this topic one at a time, up to `concurrency` at once per process.
+
+        A topic may have several handlers; each gets every event. The database remembers a handler
+        by its `name` (by default the function's), so a new name is a new handler.
+        """
         options = _options(concurrency, 1, timeout_s=timeout_s, max_attempts=max_attempts)
 
         def register(
             function: Callable[Concatenate[Event[T], P], R],
         ) -> Callable[Concatenate[Event[T], P], R]:
-            self._outbox.register(self, function, options, batch=False)
+            self._outbox.register(self, function, options, batch=False, name=name)
             return function
 
         return register
@@ -196,6 +222,7 @@ class Topic(Generic[T]):
         concurrency: int = 1,
         timeout_s: float = 30,
         max_attempts: int = 10,
+        name: str = "",
     ) -> Callable[[Callable[Concatenate[Batch[T], P], R]], Callable[Concatenate[Batch[T], P], R]]:
         """Handle up to `size` events in one call. A batch that raises is run again one by one."""
         options = _options(concurrency, size, timeout_s=timeout_s, max_attempts=max_attempts)
@@ -203,7 +230,7 @@ class Topic(Generic[T]):
         def register(
             function: Callable[Concatenate[Batch[T], P], R],
         ) -> Callable[Concatenate[Batch[T], P], R]:
-            self._outbox.register(self, function, options, batch=True)
+            self._outbox.register(self, function, options, batch=True, name=name)
             return function
 
         return register
@@ -226,7 +253,7 @@ async def _publish(conn: AsyncConn, arguments: list[str | None], options: Publis
 def _arguments(
     topic: str, payload: str, *, version: int, options: PublishOptions
 ) -> list[str | None]:
-    """Id, topic, payload, headers, tenant and time of delivery, all as text."""
+    """Id, topic, payload, headers, tenant, time of delivery, ordering and dedupe key, as text."""
     deliver_at = options.get("deliver_at")
     tenant = options.get("tenant")
     return [
@@ -236,6 +263,8 @@ def _arguments(
         _headers(version, options.get("headers")),
         None if tenant is None else str(tenant),
         None if deliver_at is None else _instant(deliver_at),
+        options.get("ordering_key"),
+        options.get("dedupe_key"),
     ]
 
 

@@ -34,7 +34,7 @@ _BRING_BACK = {
 _COUNTED_AS = {Done: "finished", Retry: "retried", Reject: "rejected", Unknown: "held"}
 _PUBLISHED = (
     "select id::text, topic, payload::text, headers::text, created_at, ordering_key,"
-    " tenant_id::text from app.outbox_all where topic = $1::text order by seq"
+    " tenant_id::text from app.outbox_all where topic = $1::text and event_id is null order by seq"
 )
 
 
@@ -123,11 +123,11 @@ async def _drain(assignment: Assignment, borrowed: _Borrowed, counts: "Counter[s
 def _groups(
     assignment: Assignment, items: Sequence[Item]
 ) -> Iterator[tuple[Handler, Sequence[Item]]]:
-    by_topic: dict[str, list[Item]] = {}
+    by_lane: dict[str, list[Item]] = {}
     for item in items:
-        by_topic.setdefault(item.topic, []).append(item)
-    for topic, group in by_topic.items():
-        handler = assignment.handlers[topic]
+        by_lane.setdefault(item.lane or item.topic, []).append(item)
+    for name, group in by_lane.items():
+        handler = assignment.handlers[name]
         for start in range(0, len(group), handler.size):
             yield handler, group[start : start + handler.size]
 

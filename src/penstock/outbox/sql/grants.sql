@@ -1,14 +1,17 @@
 grant usage on schema app to penstock_outbox_ingest, penstock_outbox_executor, penstock_operator,
     penstock_readonly, penstock_auditor, penstock_control;
 -- Plain SQL producers may insert; every other change goes through a function.
-grant insert (id, tenant_id, topic, payload, headers) on public.outbox to penstock_outbox_ingest;
+grant insert (id, tenant_id, topic, payload, headers, created_at, ordering_key) on public.outbox
+    to penstock_outbox_ingest;
 grant usage on sequence penstock.outbox_next to penstock_outbox_ingest;
-grant select on app.outbox_stats, app.outbox_dead
+grant select on app.outbox_stats, app.outbox_dead, app.outbox_blocked_keys
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
 -- Payloads are not among the columns: penstock.story shows one, to operators, and audits it.
 grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempts, replay_count,
-    delivered_at, dead_at, held_at, error_code, error, state)
+    delivered_at, dead_at, held_at, error_code, error, state, route, event_id)
     on app.outbox_all to penstock_operator, penstock_auditor;
+grant select on public.outbox_destinations, public.outbox_routes, app.outbox_deliveries
+    to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
 grant select on public.outbox_attempts to penstock_operator, penstock_auditor;
 
 do $$
@@ -17,7 +20,8 @@ declare
 begin
     foreach v_table in array array[
         'public.outbox', 'public.outbox_archive', 'public.outbox_archive_default',
-        'public.outbox_attempts', 'public.outbox_attempts_default'
+        'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks',
+        'public.outbox_dedupe', 'public.outbox_destinations', 'public.outbox_routes'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);
@@ -33,3 +37,5 @@ values ('outbox', 'outbox', 'app.outbox_dead', 'app.outbox_stats',
 on conflict (queue) do update set kinds = excluded.kinds;
 select app.outbox_partitions();
 select penstock.put_job('outbox_partitions', 3600);
+select penstock.put_job('outbox_check_keys', 600);
+select penstock.put_job('outbox_purge_dedupe', 600);

@@ -1,6 +1,10 @@
 -- The hot table holds only what is still to be done; finished rows move to the archive in the same
 -- statement that finishes them. A row is in exactly one state, and a constraint says so:
---   ready (pos), leased (processing_token), waiting (next_attempt_at), dead (dead_at), held (held_at)
+--   ready (pos), leased (processing_token), waiting (next_attempt_at), dead (dead_at), held (held_at),
+--   behind (turn): another event of the same ordering key goes first,
+--   fanned (fanned_at): its deliveries, rows of their own with it as parent, are under way
+-- Of each ordering key one row at most is the head: in any state but behind, and not parked. Only
+-- heads have positions, so a claim reads keyed and keyless events alike and never looks at a line.
 create table public.outbox (
     seq              bigint      generated always as identity primary key,
     id               uuid        not null default penstock.uuidv7() unique,
@@ -9,7 +13,10 @@ create table public.outbox (
     payload          jsonb       not null,
     headers          jsonb       not null default '{}' check (jsonb_typeof(headers) = 'object'),
     created_at       timestamptz not null default penstock.clock(),
-    ordering_key     text,
+    ordering_key     text        check (length(ordering_key) between 1 and 200),
+    key_hash         bigint,
+    turn             bigint,
+    deliver_at       timestamptz,
     pos              bigint      default nextval('penstock.outbox_next'),
     processing_token uuid,
     lease_epoch      bigint      not null default 0,
@@ -22,10 +29,24 @@ create table public.outbox (
     delivered_at     timestamptz check (delivered_at is null),
     dead_at          timestamptz,
     held_at          timestamptz,
+    parked_at        timestamptz,
+    route            text,
+    event_id         uuid,
+    event_topic      text,
+    parent           bigint,
+    fanned_at        timestamptz,
+    open_deliveries  integer,
     error_code       text,
     error            text        check (length(error) <= 2000),
     constraint outbox_one_state check (
-        num_nonnulls(pos, processing_token, next_attempt_at, dead_at, held_at) = 1),
+        num_nonnulls(pos, processing_token, next_attempt_at, dead_at, held_at, turn, fanned_at) = 1),
+    constraint outbox_route_whole check (
+        (route is null) = (event_topic is null) and (parent is null) = (event_id is null)
+        and (fanned_at is null) = (open_deliveries is null)),
+    constraint outbox_key_whole check (
+        (ordering_key is null) = (key_hash is null)
+        and (key_hash is not null or num_nonnulls(turn, parked_at) = 0)
+        and (parked_at is null or num_nonnulls(dead_at, held_at, fanned_at) = 1)),
     constraint outbox_lease_whole check (
         (processing_token is null) = (lease_expires_at is null))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -41,9 +62,23 @@ create index outbox_suspect on public.outbox (seq)
       and dead_at is null and held_at is null;
 create index outbox_dead on public.outbox (dead_at) where dead_at is not null;
 create index outbox_held on public.outbox (held_at) where held_at is not null;
+create unique index outbox_head on public.outbox (key_hash)
+    where key_hash is not null and turn is null and parked_at is null;
+create index outbox_parent on public.outbox (parent) where parent is not null;
+create index outbox_line on public.outbox (key_hash, turn) where turn is not null;
 
 comment on table public.outbox is 'Events not yet delivered. Delivered ones are in outbox_archive.';
 comment on column public.outbox.pos is 'Claim position; set exactly while the row is ready.';
+comment on column public.outbox.key_hash is 'Hash of tenant and ordering key; names the line.';
+comment on column public.outbox.turn is 'Place in the line of its key; set exactly while behind.';
+comment on column public.outbox.deliver_at is 'Not before this time, for an event that was behind.';
+comment on column public.outbox.parked_at is
+    'Its key goes on without it: set aside by an operator, or handed on to its deliveries.';
+comment on column public.outbox.route is 'The route it takes; its topic then names that route.';
+comment on column public.outbox.event_topic is 'The topic it was published to, where topic is a route.';
+comment on column public.outbox.event_id is 'Of a delivery: the event that is delivered.';
+comment on column public.outbox.parent is 'Of a delivery: the row of its event.';
+comment on column public.outbox.open_deliveries is 'Of an event with several routes: how many are left.';
 comment on column public.outbox.next_attempt_at is 'When a waiting row becomes ready again.';
 comment on column public.outbox.delivered_at is 'Always null here; the archive has the time.';
 
@@ -62,10 +97,14 @@ create table public.outbox_archive (
     replay_count   integer     not null,
     state          text        not null
         check (state in ('DELIVERED', 'DISCARDED', 'CANCELLED', 'NO_ROUTE')),
-    delivered_at   timestamptz not null
+    delivered_at   timestamptz not null,
+    route          text,
+    event_id       uuid,
+    event_topic    text
 ) partition by range (delivered_at);
 create table public.outbox_archive_default partition of public.outbox_archive default;
 create index outbox_archive_id on public.outbox_archive (id);
+create index outbox_archive_event on public.outbox_archive (event_id) where event_id is not null;
 
 comment on table public.outbox_archive is 'Finished events by day; retention drops whole days.';
 comment on table public.outbox_archive_default is 'Catches rows of a day without a partition.';
@@ -89,6 +128,63 @@ create index outbox_attempts_event on public.outbox_attempts (event_id);
 comment on table public.outbox_attempts is 'How each unsuccessful attempt ended; append-only.';
 comment on table public.outbox_attempts_default is 'Catches rows of a day without a partition.';
 
+-- Lines that may be without a head: a producer saw the old head while it was being finished.
+create table public.outbox_key_checks (
+    id       bigint generated always as identity primary key,
+    key_hash bigint not null
+);
+comment on table public.outbox_key_checks is 'Ordering keys that housekeeping must look at.';
+
+create table public.outbox_destinations (
+    name              text        primary key check (name ~ '^[a-zA-Z0-9][a-zA-Z0-9_.:-]{0,99}$'),
+    kind              text        not null
+        check (kind in ('http', 'kafka', 'nats', 'sql', 'python', 'stdout')),
+    config            jsonb       not null default '{}' check (jsonb_typeof(config) = 'object'),
+    secret_refs       text[]      not null default '{}',
+    concurrency       integer     not null default 8 check (concurrency between 1 and 1000),
+    rate_per_s        numeric     check (rate_per_s > 0),
+    enabled           boolean     not null default true,
+    breaker           text        not null default 'closed'
+        check (breaker in ('closed', 'open', 'half_open')),
+    breaker_failures  integer     not null default 0,
+    breaker_opened_at timestamptz,
+    breaker_until     timestamptz,
+    created_at        timestamptz not null default penstock.clock()
+);
+comment on table public.outbox_destinations is 'Where events go: configured sinks.';
+comment on column public.outbox_destinations.secret_refs is
+    'Names of secrets that the worker looks up; never the secrets.';
+
+create table public.outbox_routes (
+    route       text        primary key check (length(route) between 1 and 200),
+    topic       text        not null check (length(topic) between 1 and 200),
+    filter      jsonpath,
+    destination text        not null references public.outbox_destinations (name),
+    enabled     boolean     not null default true,
+    created_at  timestamptz not null default penstock.clock()
+);
+create index outbox_routes_destination on public.outbox_routes (destination);
+comment on table public.outbox_routes is 'Which events go to which destination.';
+comment on column public.outbox_routes.topic is 'A topic, or a pattern in which * stands for anything.';
+comment on column public.outbox_routes.filter is 'A predicate over the payload, such as $.amount > 100.';
+
+-- Outlives the event: a repetition is recognised for a month, delivered or not.
+create table public.outbox_dedupe (
+    dedupe_key text        not null,
+    topic      text        not null,
+    tenant_id  uuid,
+    event_id   uuid        not null,
+    digest     bytea       not null,
+    created_at timestamptz not null default penstock.clock(),
+    constraint outbox_dedupe_key unique nulls not distinct (dedupe_key, topic, tenant_id)
+);
+create index outbox_dedupe_age on public.outbox_dedupe (created_at);
+comment on table public.outbox_dedupe is 'Dedupe keys of the last month and the event of each.';
+
+alter table public.outbox_destinations     enable row level security;
+alter table public.outbox_routes           enable row level security;
+alter table public.outbox_dedupe           enable row level security;
+alter table public.outbox_key_checks       enable row level security;
 alter table public.outbox                  enable row level security;
 alter table public.outbox_archive          enable row level security;
 alter table public.outbox_archive_default  enable row level security;

@@ -2,6 +2,10 @@ create or replace trigger outbox_ring
     after insert on public.outbox
     for each statement execute function app.outbox_ring();
 
+create or replace trigger outbox_line_up
+    before insert on public.outbox
+    for each row when (new.ordering_key is not null) execute function app.outbox_line_up();
+
 create or replace trigger outbox_attempts_append_only
     before update or delete on public.outbox_attempts
     for each row execute function penstock.refuse_change();

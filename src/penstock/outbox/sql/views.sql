@@ -1,20 +1,25 @@
 create or replace view app.outbox_all as
-    select seq, id, tenant_id, topic, payload, headers, created_at, ordering_key, total_attempts,
-           replay_count, delivered_at, dead_at, held_at, error_code, error,
+    select seq, id, tenant_id, coalesce(event_topic, topic) as topic, payload, headers, created_at,
+           ordering_key, total_attempts, replay_count, delivered_at, dead_at, held_at, error_code,
+           error,
            case when pos is not null then 'READY'
                 when processing_token is not null then 'LEASED'
                 when next_attempt_at is not null then 'WAITING'
                 when dead_at is not null then 'DEAD'
-                else 'HELD' end as state
+                when held_at is not null then 'HELD'
+                when turn is not null then 'BEHIND'
+                else 'FANNED' end as state,
+           route, event_id
     from public.outbox
     union all
-    select seq, id, tenant_id, topic, payload, headers, created_at, ordering_key, total_attempts,
-           replay_count, delivered_at, null, null, null, null, state
+    select seq, id, tenant_id, coalesce(event_topic, topic), payload, headers, created_at,
+           ordering_key, total_attempts, replay_count, delivered_at, null, null, null, null, state,
+           route, event_id
     from public.outbox_archive;
-comment on view app.outbox_all is 'Every event, hot and archived, with its state.';
+comment on view app.outbox_all is 'Every event and every delivery of one, hot and archived, with its state.';
 
 create or replace view app.outbox_dead as
-    select 'outbox'::text as queue, o.id, o.topic,
+    select 'outbox'::text as queue, o.id, coalesce(o.event_topic, o.topic) as topic,
            case when o.dead_at is not null then 'DEAD' else 'HELD' end as state,
            o.error_code, penstock.fingerprint(o.error_code, o.error) as fingerprint, o.error,
            o.attempts, o.created_at, coalesce(o.dead_at, o.held_at) as dead_at
@@ -25,7 +30,8 @@ comment on view app.outbox_dead is 'Events that need a person.';
 create or replace view app.outbox_stats as
     select 'outbox'::text as queue,
            (select count(*) from public.outbox where pos is not null) as ready,
-           (select count(*) from public.outbox where next_attempt_at is not null) as scheduled,
+           (select count(*) from public.outbox where next_attempt_at is not null)
+             + (select count(*) from public.outbox where turn is not null) as scheduled,
            (select count(*) from public.outbox where processing_token is not null) as leased,
            (select count(*) from public.outbox
              where processing_token is not null and lease_expires_at <= penstock.clock()) as expired,
@@ -34,3 +40,28 @@ create or replace view app.outbox_stats as
            (select extract(epoch from penstock.clock() - o.created_at)::double precision
               from public.outbox o where o.pos is not null order by o.pos limit 1) as oldest_age_s;
 comment on view app.outbox_stats is 'Depth and trouble of the outbox, from the hot table only.';
+
+create or replace view app.outbox_blocked_keys as
+    select o.tenant_id, o.ordering_key, o.route, o.id as head_id,
+           coalesce(o.event_topic, o.topic) as topic,
+           case when o.dead_at is not null then 'DEAD'
+                when o.held_at is not null then 'HELD'
+                else 'WAITING' end as state,
+           o.error_code, o.attempts, o.next_attempt_at,
+           coalesce(o.dead_at, o.held_at) as dead_at,
+           (select count(*) from public.outbox b
+             where b.key_hash = o.key_hash and b.turn is not null) as behind
+    from public.outbox o
+    where o.key_hash is not null and o.turn is null and o.parked_at is null
+      and (o.dead_at is not null or o.held_at is not null
+           or (o.next_attempt_at is not null and o.attempts > 0));
+comment on view app.outbox_blocked_keys is
+    'Ordering keys that do not move: their head is dead, held, or waits for another attempt.';
+
+create or replace view app.outbox_deliveries as
+    select e.event_id, e.route, e.id as delivery_id, e.topic, e.state, e.total_attempts,
+           e.error_code, e.created_at, e.delivered_at, e.dead_at, e.held_at
+    from app.outbox_all e
+    where e.event_id is not null;
+comment on view app.outbox_deliveries is
+    'Events with several routes: one row for each route, with a life of its own.';

@@ -5,8 +5,12 @@ as $$
 declare
     v_seq bigint;
 begin
+    -- Lock order: the key's lock, then the row.
+    perform pg_advisory_xact_lock(o.key_hash) from public.outbox o
+    where o.id = p_id and o.key_hash is not null;
     select o.seq into v_seq from public.outbox o
-    where o.id = p_id and (o.pos is not null or o.next_attempt_at is not null)
+    where o.id = p_id
+      and (o.pos is not null or o.next_attempt_at is not null or o.turn is not null)
     for update skip locked;
     if not found then
         return false;

@@ -11,7 +11,8 @@ create or replace function app.outbox_claim(
 ) returns table (
     seq bigint, id uuid, tenant_id uuid, topic text, payload jsonb, headers jsonb,
     created_at timestamptz, ordering_key text, processing_token uuid, attempts integer,
-    max_attempts integer, lease_epoch bigint, lease_expires_at timestamptz, lease_s integer
+    max_attempts integer, lease_epoch bigint, lease_expires_at timestamptz, lease_s integer,
+    event_id uuid, event_topic text
 )
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -64,11 +65,11 @@ begin
             where o.ctid = any (v_tids)
             returning o.seq, o.id, o.tenant_id, o.topic, o.payload, o.headers, o.created_at,
                       o.ordering_key, o.processing_token, o.attempts, o.lease_epoch,
-                      o.lease_expires_at
+                      o.lease_expires_at, o.event_id, o.event_topic
         )
         select t.seq, t.id, t.tenant_id, t.topic, t.payload, t.headers, t.created_at,
                t.ordering_key, t.processing_token, t.attempts, v_max, t.lease_epoch,
-               t.lease_expires_at, v_lease_s
+               t.lease_expires_at, v_lease_s, t.event_id, t.event_topic
         from taken t
         order by t.created_at, t.seq;
 end

@@ -1,3 +1,4 @@
+-- A parked event whose key went on without it goes to the end of its line.
 create or replace function app.outbox_replay(
     p_ids uuid[], p_reason text, p_operator text default null
 ) returns table (id uuid, audit_id uuid)
@@ -17,11 +18,16 @@ begin
             for update skip locked
         ), back as (
             update public.outbox o
-            set pos = nextval('penstock.outbox_next'), dead_at = null, held_at = null,
+            set pos = case when o.parked_at is null then nextval('penstock.outbox_next') end,
+                turn = case when o.parked_at is not null then nextval('public.outbox_seq_seq') end,
+                dead_at = null, held_at = null, parked_at = null,
                 attempts = 0, replay_count = o.replay_count + 1
             from picked p
             where o.seq = p.seq
-            returning o.id, o.error_code, o.replay_count
+            returning o.id, o.error_code, o.replay_count, o.key_hash, o.turn
+        ), looked as (
+            insert into public.outbox_key_checks (key_hash)
+            select b.key_hash from back b where b.turn is not null
         )
         select b.id, audit.record('replay', 'public.outbox',
             jsonb_build_object('id', b.id, 'error_code', b.error_code,

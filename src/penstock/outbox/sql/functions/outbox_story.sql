@@ -13,6 +13,11 @@ as $$
                 'epoch', a.lease_epoch, 'ended_at', a.ended_at, 'outcome', a.outcome,
                 'error_code', a.error_code, 'error', a.error) order by a.lease_epoch), '[]')
             from public.outbox_attempts a where a.event_id = p_id),
+        'deliveries', (select coalesce(jsonb_agg(jsonb_build_object(
+                'id', d.delivery_id, 'route', d.route, 'state', d.state,
+                'total_attempts', d.total_attempts, 'delivered_at', d.delivered_at,
+                'error_code', d.error_code) order by d.route), '[]')
+            from app.outbox_deliveries d where d.event_id = p_id),
         'late_results', (select coalesce(jsonb_agg(jsonb_build_object(
                 'recorded_at', l.recorded_at, 'verdict', l.verdict, 'code', l.code)
                 order by l.id), '[]')

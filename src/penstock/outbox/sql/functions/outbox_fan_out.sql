@@ -1,0 +1,37 @@
+create or replace function app.outbox_fan_out(p_seqs bigint[]) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+declare
+    v_hashes bigint[];
+    v_heads bigint[];
+begin
+    insert into public.outbox
+        (tenant_id, topic, payload, headers, created_at, ordering_key, route, event_id, event_topic,
+         parent)
+    select o.tenant_id, f.route, o.payload, o.headers, o.created_at, o.ordering_key, f.route, o.id,
+           o.topic, o.seq
+    from public.outbox o
+    cross join lateral app.outbox_routes_of(o.topic, o.payload) f
+    where o.seq = any (p_seqs)
+    order by o.seq, f.route;
+    with fanned as (
+        update public.outbox o
+        set pos = null, fanned_at = penstock.clock(),
+            parked_at = case when o.key_hash is not null then penstock.clock() end,
+            open_deliveries = (select count(*) from public.outbox d where d.parent = o.seq)
+        where o.seq = any (p_seqs)
+        returning o.seq, o.key_hash
+    )
+    select array_agg(f.key_hash), array_agg(f.seq) into v_hashes, v_heads
+    from fanned f where f.key_hash is not null;
+    if v_hashes is not null then
+        perform app.outbox_promote(v_hashes, v_heads);
+    end if;
+end
+$$;
+
+comment on function app.outbox_fan_out(bigint[]) is
+    'Write one delivery per route of each event, and let the next of its key follow.';
+revoke all on function app.outbox_fan_out(bigint[]) from public;
