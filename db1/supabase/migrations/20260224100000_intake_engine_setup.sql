@@ -145,30 +145,31 @@ as $$
 declare
     v_position penstock.position;
     v_now_ms bigint := penstock.milliseconds(clock_timestamp());
-    v_watermark bigint;
-    v_snapshot pg_snapshot;
+    v_xid bigint;
 begin
     select * into v_position from penstock.position where name = p_name;
-    -- An older snapshot would show too few open transactions. Distances are absolute: a clock that
-    -- was set back must not stop the sweeps until it has caught up.
+    -- An older snapshot would not show what has committed since. Distances are absolute: a clock
+    -- that was set back must not stop the sweeps until it has caught up.
     if current_setting('transaction_isolation') <> 'read committed'
        or abs(v_now_ms - pg_sequence_last_value(v_position.swept_ms)) < v_position.sweep_ms
        or not pg_try_advisory_xact_lock(hashtextextended('penstock.sweep/' || p_name, 0)) then
         return;
     end if;
     perform setval(v_position.swept_ms, v_now_ms);
-    v_watermark := pg_sequence_last_value(v_position.watermark);
-    -- After the watermark was read: a position below it cannot belong to a younger transaction.
-    v_snapshot := pg_current_snapshot();
-    if pg_snapshot_xmin(v_snapshot)::text::bigint >= pg_sequence_last_value(v_position.mark_xid)
-       and abs(v_now_ms - pg_sequence_last_value(v_position.mark_at_ms))
+    v_xid := pg_sequence_last_value(v_position.mark_xid);
+    if v_xid = 0 then
+        if abs(v_now_ms - pg_sequence_last_value(v_position.mark_at_ms))
            >= 2 * v_position.sweep_ms then
+            perform setval(v_position.mark_xid, pg_current_xact_id()::text::bigint);
+        end if;
+    elsif pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= v_xid then
         perform setval(v_position.settled, pg_sequence_last_value(v_position.mark_pos));
-        perform setval(v_position.mark_pos, v_watermark),
-                setval(v_position.mark_xid, pg_snapshot_xmax(v_snapshot)::text::bigint),
-                setval(v_position.mark_at_ms, v_now_ms);
+        perform setval(v_position.mark_pos, pg_sequence_last_value(v_position.watermark)),
+                setval(v_position.mark_at_ms, v_now_ms),
+                setval(v_position.mark_xid, 0);
     end if;
-    return query select pg_sequence_last_value(v_position.floor), v_watermark;
+    return query select pg_sequence_last_value(v_position.floor),
+                        pg_sequence_last_value(v_position.watermark);
 end
 $$;
 comment on function penstock.begin_sweep(text) is
@@ -1044,7 +1045,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', 'bd1a8961dd3ebcc0c4da3d793142c874222e9e7c9584852b6e0617fd94a17dab')
+values ('kernel', 1, 'definitions', 'db4f48b8b40a47056ba9d844ee3e6629ede84960f0a0ffa4f4b5f336b703e4e2')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1061,7 +1062,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', '2044d8de469090e6c260769a7499c16e7d96a8b063e83c92dc4be7c673b1dace')
+values ('file kernel/functions', 'file', 'kernel', '1', 'fe6ed6ad32ae80a73689311fdc138323ef33404de560768384855ea04b5eab61')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 
