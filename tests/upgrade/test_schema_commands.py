@@ -9,7 +9,7 @@ import pytest
 from tests.support.database import empty_database
 from tests.support.schema import Ran, penstock, records
 
-from penstock.kernel.schema.products import LEDGER, available_products
+from penstock.kernel.schema.products import ENGINE, LEDGER, available_products
 from penstock.kernel.schema.session import Session
 from penstock.postgres import Cluster
 
