@@ -6,10 +6,10 @@ STAMP  := $(VENV)/.ready
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt bench clean
+.PHONY: help demo test check fmt bench projects clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,6 +39,9 @@ fmt: $(STAMP) ## format the code and regenerate the reference
 
 bench: $(STAMP) ## measure this machine (figures, goals)
 	@$(BIN)/penstock bench kernel $(ARGS)
+
+projects: $(STAMP) ## both databases of the intake engine: ARGS="start|status|reset|test|stop [db1|db2]"
+	@PYTHONPATH=. $(BIN)/python tools/projects.py $(ARGS)
 
 clean: ## remove the virtual environment and caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist build

@@ -85,7 +85,8 @@ def load_pgtap(cluster: Cluster, url: str) -> None:
     psql(
         cluster,
         url,
-        *("-c", "create schema if not exists extensions; set search_path = extensions"),
+        *("-c", "drop schema if exists extensions cascade"),
+        *("-c", "create schema extensions; set search_path = extensions"),
         *("-f", str(PGTAP[-1])),
     )
 
