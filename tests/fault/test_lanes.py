@@ -112,3 +112,15 @@ async def test_a_doorbell_ends_the_wait_at_once() -> None:
     started = monotonic()
     assert await asyncio.wait_for(wakeup.wait(ready), 5) == "doorbell"
     assert monotonic() - started < 2
+
+
+async def test_answers_that_cannot_be_taken_down_fail_their_items_and_the_lane_goes_on() -> None:
+    handler = _Handler()
+    failed: list[int] = []
+
+    def done(items: Sequence[Item], _: Sequence[Answer], __: float) -> None:
+        raise AttributeError("a mistyped verdict")
+
+    lane = Lane(handler, 10, done, lambda items, _: failed.extend(item.key for item in items))
+    lane.put([_item(1), _item(2)])
+    await until_true(lambda: failed == [1, 2], "both items are accounted for", within_s=2)

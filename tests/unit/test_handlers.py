@@ -4,12 +4,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support.handlers import Stage, make_item
 
-from penstock import Attempt, Batch, Done, Event, LeaseLost, Reject, Retry, Tx, Unknown
+from penstock import Attempt, Batch, Done, Event, LeaseLost, Reject, Retry, Tx, Unknown, Verdict
+from penstock.kernel.answers import verdict_of
 from penstock.kernel.errors import DatabaseUnreachable
 from penstock.kernel.events import HandlerRaised
 from penstock.kernel.handler import CHECK, COMMITTED, LOST
@@ -329,3 +330,11 @@ async def test_a_payload_never_shows_in_a_repr(stage: Stage) -> None:
 
     await stage.bind(handler).handle([make_item(payload=b'{"card": "4111"}')])
     assert "4111" not in shown[0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Retry(after=cast(Any, 30)), Retry(reason=cast(Any, None)), Reject(cast(Any, 404))],
+)
+def test_a_verdict_with_parts_of_other_types_is_held_for_a_person(answer: Verdict) -> None:
+    assert isinstance(verdict_of(answer), Unknown)

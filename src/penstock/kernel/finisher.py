@@ -6,11 +6,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import assert_never
 
-import asyncpg
-
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.database import PASSING_ERRORS, Database
-from penstock.kernel.errors import PenstockError
 from penstock.kernel.events import Disconnected, Events, Finished, FinishFailed, FinishRefused
 from penstock.kernel.failpoints import failpoint
 from penstock.kernel.queue import Item, Outcome, Queue
@@ -96,7 +93,7 @@ class Finisher:
         started = monotonic()
         try:
             refused = await self._until_answered(batch)
-        except (PenstockError, asyncpg.PostgresError) as error:
+        except Exception as error:  # the boundary: whatever it was, the neighbours are written
             await self._write_singly(batch, error)
             return
         failpoint("after_finish")

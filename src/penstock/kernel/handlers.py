@@ -7,7 +7,6 @@ answer means for the transaction is decided here; the queue's SQL decides what i
 import asyncio
 import contextvars
 import logging
-import re
 import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
@@ -17,9 +16,10 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeAlias
 
+from penstock.kernel.answers import TimedOut, code_of, reason_of, verdict_of
 from penstock.kernel.codec import Decode
 from penstock.kernel.eager import within
-from penstock.kernel.errors import BadPayload, DatabaseUnreachable, LeaseLost, PenstockError
+from penstock.kernel.errors import BadPayload, DatabaseUnreachable, LeaseLost
 from penstock.kernel.event import Attempt, Effects, Ending, Event, Extend
 from penstock.kernel.events import Events, HandlerRaised
 from penstock.kernel.failpoints import failpoint
@@ -35,8 +35,6 @@ _log = logging.getLogger("penstock.handlers")
 Hook: TypeAlias = Callable[[Event[Any], Attempt], AsyncIterator[None]]
 OpenTransaction: TypeAlias = Callable[[], AbstractAsyncContextManager[Tx]]
 
-_WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_CODE_LENGTH_MAX = 60
 TELL_EVERY_S = 10.0
 
 
@@ -98,40 +96,6 @@ class _UserTimeout(Exception):
         self.error = error
 
 
-class _TimedOut(Exception):
-    """The handler's own time was up, as opposed to a TimeoutError it raised."""
-
-
-def code_of(error: BaseException) -> str:
-    """The code of a failed attempt: a PN code, else the exception's class name in upper snake."""
-    if isinstance(error, PenstockError):
-        return error.code
-    if isinstance(error, _TimedOut):
-        return "TIMEOUT"
-    return _WORD_STARTS.sub("_", type(error).__name__).strip("_").upper()[:_CODE_LENGTH_MAX]
-
-
-def reason_of(error: BaseException) -> str:
-    """What is kept of an exception. Its text may quote a payload, so only ours is kept."""
-    if isinstance(error, PenstockError):
-        return str(error)
-    if isinstance(error, _TimedOut):
-        return "the handler did not end in time"
-    return type(error).__name__
-
-
-def verdict_of(result: object) -> Verdict:
-    """What a handler's return value means; None is Done.
-
-    Anything else than a verdict is a mistake after the effect: the item is held for a person.
-    """
-    if result is None:
-        return DONE
-    if isinstance(result, Done | Retry | Reject | Unknown):
-        return result
-    return Unknown(f"the handler returned {type(result).__name__}, which is no verdict")
-
-
 class BoundHandler:
     """A registered handler inside a running process; what the pump calls."""
 
@@ -190,6 +154,8 @@ class BoundHandler:
         if not events:
             return
         items = [_item(event) for event in events]
+        for item in items:
+            item.finished_by_handler = False  # of an earlier try in this lease, which was undone
         try:
             found = await self._attempt(events, items)
         except Exception as error:  # the boundary to the user's code: whatever it raises is a Retry
@@ -274,7 +240,7 @@ class BoundHandler:
         except _UserTimeout as wrapped:
             raise wrapped.error from None
         except TimeoutError:
-            raise _TimedOut from None
+            raise TimedOut from None
 
     async def _effect(
         self, events: list[Event[Any]], first: object, arguments: dict[str, object]
@@ -363,7 +329,7 @@ class PlainHandler(BoundHandler):
         except _UserTimeout as wrapped:
             return [self._failure(item, wrapped.error)]
         except TimeoutError:
-            return [self._failure(item, _TimedOut())]
+            return [self._failure(item, TimedOut())]
         except Exception as error:  # the boundary to the user's code, as in the other kinds
             return [self._failure(item, error)]
         return [CHECK if item.finished_by_handler else verdict_of(result)]

@@ -93,13 +93,12 @@ class Lane:
                 answers = await self.handler.handle(items)
                 if len(answers) != len(items):
                     raise BadHandler(f"{len(answers)} answers for {len(items)} items")
+                self.done(items, answers, (monotonic() - started) * 1000)
             except asyncio.CancelledError as cancelled:
                 self.failed(items, cancelled)
                 raise
             except Exception as error:  # the boundary: whatever it was, the items are accounted for
                 self.failed(items, error)
-            else:
-                self.done(items, answers, (monotonic() - started) * 1000)
             turns += 1
             if turns % 64 == 0:
                 await asyncio.sleep(0)

@@ -126,9 +126,14 @@ class Pump:
                     task.result()
             await self._drain()
         finally:
-            for task in (claimer, *background):
+            # After a failure lanes may still be running: without a finisher and a keeper they would
+            # work for nothing, so they end too, and what had not started goes back.
+            running = [task for lane in self._lanes.values() for task in lane.tasks]
+            unstarted = [item for lane in self._lanes.values() for item in lane.take_unstarted()]
+            for task in (claimer, *background, *running):
                 task.cancel()
-            await asyncio.gather(claimer, *background, return_exceptions=True)
+            await asyncio.gather(claimer, *background, *running, return_exceptions=True)
+            await self._release(unstarted)
         return WorkReport.of(self._counts + self._finisher.counts)
 
     # claiming
@@ -168,11 +173,12 @@ class Pump:
         return min(room, self._limits.batch)
 
     async def _wait_for_movement(self) -> None:
-        self._moved.clear()
+        # Cleared afterwards: what moved while a claim was on its way must not be slept over.
         try:
             await asyncio.wait_for(self._moved.wait(), 0.05)
         except TimeoutError:
             return
+        self._moved.clear()
 
     async def _claim(self, limit: int) -> Sequence[Item]:
         full = [topic for topic, lane in self._lanes.items() if not lane.room()]
@@ -228,7 +234,8 @@ class Pump:
     def _on_answers(
         self, items: Sequence[Item], answers: Sequence[Answer], latency_ms: float
     ) -> None:
-        self._moved.set()
+        if not self._successive:  # there, only what is written lets something be claimed
+            self._moved.set()
         for item, answer in zip(items, answers, strict=True):
             match answer:
                 case Committed():

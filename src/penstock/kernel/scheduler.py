@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from time import monotonic
 from typing import TypeAlias
 
-from penstock.kernel.database import PASSING_ERRORS, Database, PooledConnection, call
+from penstock.kernel.database import Database, PooledConnection, call
 from penstock.kernel.events import Events, JobRan
 
 Job: TypeAlias = Callable[[PooledConnection], Awaitable[object]]
@@ -26,8 +25,10 @@ class Scheduler:
     async def run(self) -> None:
         """Look for due jobs until cancelled."""
         while True:
-            with suppress(*PASSING_ERRORS):  # the pumps report it; the jobs stay due
+            try:
                 await self.run_due()
+            except Exception as error:  # the boundary: the jobs stay due, the next look may do
+                self._events.emit(JobRan("scheduler", 0.0, type(error).__name__))
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def run_due(self) -> int:

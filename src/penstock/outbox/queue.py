@@ -92,9 +92,8 @@ class OutboxQueue:
                     lease,
                     ordering_key,
                     tenant,
-                    False,
-                    event_id,
-                    lanes.get(topic, topic),
+                    event_id=event_id,
+                    lane=lanes.get(topic, topic),
                 )
             )
         return items

@@ -7,7 +7,7 @@ from typing import Any, get_origin, get_type_hints
 from penstock.kernel.codec import encode
 from penstock.kernel.connections import AsyncConn, SyncConn
 from penstock.kernel.event import Attempt, Event
-from penstock.kernel.handlers import verdict_of
+from penstock.kernel.answers import verdict_of
 from penstock.kernel.ids import uuid7
 from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Item
