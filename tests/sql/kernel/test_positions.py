@@ -131,6 +131,40 @@ async def test_who_is_open_is_asked_only_of_a_mark_two_sweeps_old(
         assert await conn.fetchval(xid) > 0
 
 
+@pytest.mark.parametrize(
+    ("broken", "mended"),
+    [
+        ("p_xid minvalue 1", "p_xid minvalue 0"),
+        ("p_at maxvalue 1", "p_at no maxvalue"),
+        ("p_mark maxvalue 5", "p_mark no maxvalue"),
+    ],
+)
+async def test_a_sweep_that_stops_half_way_does_not_settle_its_mark_early(
+    database_url: str, conn: "asyncpg.Connection[asyncpg.Record]", broken: str, mended: str
+) -> None:
+    """Sequences keep what was set before the stop: each of the three may be the last one set."""
+    await _position(conn)
+    async with Stage(database_url) as stage:
+        writer, sweeper = await stage.sessions("writer", "sweeper")
+        for _ in range(3):
+            await _sweep(sweeper)
+        assert await conn.fetchval("select last_value from penstock.p_xid") > 0
+        await writer.begin()
+        await writer.run("select pg_current_xact_id()")
+        await conn.execute("select setval('penstock.p_wm', 10), setval('penstock.p_at', 0)")
+        await conn.execute(f"alter sequence penstock.{broken}")
+        with pytest.raises(asyncpg.PostgresError):
+            await _sweep(sweeper)
+        await conn.execute(f"alter sequence penstock.{mended}")
+        for _ in range(3):
+            await _sweep(sweeper)
+            assert (await _marks(conn))["settled"] == 0, "the writer may have a position below 10"
+        await writer.commit()
+        for _ in range(4):
+            await _sweep(sweeper)
+        assert (await _marks(conn))["settled"] == 10
+
+
 async def test_the_floor_stays_below_a_row_that_is_left(
     conn: "asyncpg.Connection[asyncpg.Record]",
 ) -> None:

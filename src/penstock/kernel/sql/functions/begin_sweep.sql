@@ -35,9 +35,11 @@ begin
         end if;
     elsif pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= v_xid then
         perform setval(v_position.settled, pg_sequence_last_value(v_position.mark_pos));
-        perform setval(v_position.mark_pos, pg_sequence_last_value(v_position.watermark)),
-                setval(v_position.mark_at_ms, v_now_ms),
-                setval(v_position.mark_xid, 0);
+        -- Sequences are not undone: whoever is stopped between these leaves the old mark without an
+        -- id, which only costs time. A new mark beside the old id would settle too early.
+        perform setval(v_position.mark_xid, 0);
+        perform setval(v_position.mark_at_ms, v_now_ms);
+        perform setval(v_position.mark_pos, pg_sequence_last_value(v_position.watermark));
     end if;
     return query select pg_sequence_last_value(v_position.floor),
                         pg_sequence_last_value(v_position.watermark);
