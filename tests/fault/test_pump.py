@@ -173,7 +173,7 @@ async def test_a_connection_that_dies_after_its_work_is_no_error(database_url: s
     async with Proxy(database_url) as proxy:
         database = Database(proxy.url, size=1)
         await database.open()
-        async with database.connection() as borrowed:
+        async with database.transaction() as borrowed:
             assert await borrowed.fetchval("select 1") == 1
             proxy.swallow_answer_to = lambda data: b"unlisten" in data.lower()
         assert proxy.swallowed == 1

@@ -105,6 +105,8 @@ class _Bench:
     async def _drive(self) -> None:
         async with _application(self.url, _Instant()) as ps:
             await ps.work(only=["payments"], until_idle=True)
+        left = await self.conn.fetchval("select count(*) from public.payment_outbox_pending")
+        assert not left, f"{left} payments were left over: no rate can be told"
 
     async def _drive_bare(self) -> None:
         """Claim, leave to send and finish in a loop, on two connections."""

@@ -155,6 +155,7 @@ class Database:
         self.application_name = application_name
         self.statement_timeout_s = statement_timeout_s
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._lent: set[int] = set()
 
     async def open(self) -> None:
         """Open the pool; raises DatabaseUnreachable with the reason if no connection is had."""
@@ -169,7 +170,19 @@ class Database:
                 statement_cache_size=0 if self.pooler else 100,
                 server_settings=self._server_settings(),
                 timeout=5,
+                reset=self._reset,
             )
+
+    async def _reset(self, conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+        """Undo what a session may have been left with, where code of others has used it.
+
+        Our own statements leave nothing behind, and asking each time would double the round trips.
+        An open transaction has been rolled back before this.
+        """
+        pid = conn.get_server_pid()
+        if self.pooler or pid in self._lent:
+            self._lent.discard(pid)
+            await conn.reset()
 
     async def close(self) -> None:
         """Close the pool, waiting a little for connections in use, then cutting them."""
@@ -203,6 +216,7 @@ class Database:
     async def transaction(self, *, timeout_s: float = 10.0) -> AsyncIterator[PooledConnection]:
         """Borrow a connection inside a transaction that commits when the block ends well."""
         async with self.connection(timeout_s=timeout_s) as conn:
+            self._lent.add(conn.get_server_pid())
             transaction = conn.transaction()
             with translated():
                 await transaction.start()

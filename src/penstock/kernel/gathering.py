@@ -115,7 +115,7 @@ class Gathering(Generic[ItemT, AnswerT]):
 
         An error means that the outcome is unknown: only an idempotent repeat is safe.
         """
-        waiter = Waiter[ItemT, AnswerT](item, asyncio.get_running_loop().create_future())
+        waiter: Waiter[ItemT, AnswerT] = Waiter(item, asyncio.get_running_loop().create_future())
         self._line.add(waiter)
         self._send()
         return await waiter.answer

@@ -18,7 +18,7 @@ from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Connection, Item, Outcome, Policy, Tending
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown
 from penstock.payments import store
-from penstock.payments.model import CHANNEL, QUEUE, AttemptState, Claimed, Ending, EndState
+from penstock.payments.model import CHANNEL, QUEUE, AttemptState, Claim, Claimed, Ending, EndState
 
 WALKS_MAX = 25
 LATE = "LATE"
@@ -52,6 +52,7 @@ class PaymentsQueue:
         self._rails = list(rails)
         self._events = events
         self._cursor = ""
+        self._nothing_left = False
 
     async def policy(self, conn: Connection) -> Policy:
         """The numbers this queue runs by; a participant's next payment waits for nothing else."""
@@ -70,14 +71,23 @@ class PaymentsQueue:
     async def claim(
         self, conn: Connection, *, limit: int, owner: UUID, skip: Sequence[str] = ()
     ) -> Sequence[Item]:
-        """Lease the next payment of up to `limit` participants; rails in `skip` are left alone."""
+        """Lease the next payment of up to `limit` participants; rails in `skip` are left alone.
+
+        Once all that can be had was had, the next call asks nothing, unless something has ended
+        meanwhile: where few participants pay, every other claim would come back empty.
+        """
+        if self._nothing_left:
+            self._nothing_left = False
+            return ()
         for _ in range(WALKS_MAX):
             before = monotonic()
+            after = self._cursor
             found = await store.claim(
-                conn, limit=limit, owner=owner, after=self._cursor, rails=self._rails, skip=skip
+                conn, limit=limit, owner=owner, after=after, rails=self._rails, skip=skip
             )
             self._cursor = found.cursor
             if found.payments:
+                self._nothing_left = len(found.payments) < limit and _went_round(found, after)
                 self._recorded(AttemptState.DISPATCHING, len(found.payments))
                 return [_payment(claimed, before) for claimed in found.payments]
             if found.idle:
@@ -89,6 +99,7 @@ class PaymentsQueue:
 
         A success that came too late is recorded all the same: money has moved.
         """
+        self._nothing_left = False
         ended = await store.finish(conn, [_ending(outcome) for outcome in outcomes])
         refused: list[Item] = []
         for outcome in outcomes:
@@ -115,6 +126,7 @@ class PaymentsQueue:
 
     async def release(self, conn: Connection, items: Sequence[Item]) -> int:
         """Give payments back that were not sent; the attempt does not count."""
+        self._nothing_left = False
         return await store.release(conn, [cast(Payment, item).claim for item in items])
 
     async def ready(self, conn: Connection) -> bool:
@@ -136,6 +148,11 @@ class PaymentsQueue:
     def _recorded(self, state: str, count: int) -> None:
         if self._events.active:
             self._events.emit(AttemptsRecorded(QUEUE, str(state), count))
+
+
+def _went_round(found: Claim, after: str) -> bool:
+    """Whether a claim has looked at every participant: it began at the first, or met the last."""
+    return not after or any(claimed.participant_id == after for claimed in found.payments)
 
 
 def _payment(claimed: Claimed, before: float) -> Payment:
@@ -202,4 +219,6 @@ def _text(value: str | None, length: int = CODE_LENGTH_MAX) -> str | None:
     """What Postgres can hold of a rail's words: no NUL, no half character, not too much."""
     if not value:
         return None
+    if value.isascii() and "\0" not in value:
+        return value[:length]
     return value.replace("\0", "").encode(errors="replace").decode()[:length]
