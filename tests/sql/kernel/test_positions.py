@@ -134,7 +134,7 @@ async def test_who_is_open_is_asked_only_of_a_mark_two_sweeps_old(
 @pytest.mark.parametrize(
     ("broken", "mended"),
     [
-        ("p_xid minvalue 1", "p_xid minvalue 0"),
+        ("p_xid minvalue 1 start 1", "p_xid minvalue 0 start 0"),
         ("p_at maxvalue 1", "p_at no maxvalue"),
         ("p_mark maxvalue 5", "p_mark no maxvalue"),
     ],
