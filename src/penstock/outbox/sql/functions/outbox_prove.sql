@@ -30,7 +30,8 @@ as $$
     union all
     select 'K6', 'event ' || o.id, 'is in no state, or in more than one'
     from public.outbox o
-    where num_nonnulls(o.pos, o.processing_token, o.next_attempt_at, o.dead_at, o.held_at) <> 1
+    where num_nonnulls(o.pos, o.processing_token, o.next_attempt_at, o.dead_at, o.held_at, o.turn,
+                       o.fanned_at) <> 1
 $$;
 
 comment on function app.outbox_prove(interval) is
