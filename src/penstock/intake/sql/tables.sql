@@ -19,7 +19,7 @@ create table public.inventory_slots (
     validated_at      timestamptz,
     commit_started_at timestamptz,
     consumed_at       timestamptz,
-    headers           jsonb,
+    headers           jsonb              check (jsonb_typeof(headers) = 'object'),
     constraint inventory_slots_reserved_whole check (
         (status = 'AVAILABLE') = (reservation_id is null)
         and (status = 'AVAILABLE') = (locked_by is null)

@@ -18,6 +18,9 @@ begin
             message = 'a claim needs a pool and 1 to 5000 users, each with at most one request id',
             hint    = 'ids have 1 to 200 characters; the arrays have the same length';
     end if;
+    if exists (select from unnest(p_headers) h where jsonb_typeof(h) <> 'object') then
+        raise exception using errcode = '22023', message = 'headers are a JSON object';
+    end if;
     if not penstock_intake.may_act_for(variadic p_user_ids) then
         raise exception using
             errcode = 'PN702',

@@ -35,7 +35,9 @@ begin
     return query
         with leased as (
             update pgmq.q_intake_queue q
-            set read_ct = q.read_ct + 1, headers = q.headers - 'waiting',
+            set read_ct = q.read_ct + 1,
+                headers = case when jsonb_typeof(q.headers) = 'object'
+                               then q.headers - 'waiting' end,
                 vt = v_now + make_interval(secs => coalesce(p_lease_s, (
                     select c.visibility_timeout_sec from public.engine_config c
                     where c.pool_id = q.message ->> 'pool_id'), 45))

@@ -13,12 +13,14 @@ as $$
 declare
     v_requests text[] := coalesce(
         p_request_ids, array_fill(null::text, array[cardinality(p_user_ids)]));
+    v_headers jsonb[];
 begin
     perform penstock_intake.check_reserve(p_pool_id, p_user_ids, p_request_ids, p_headers);
+    v_headers := penstock_intake.trace_headers(p_headers);
     for v_attempt in 1 .. 10 loop
         begin
             return query select * from penstock_intake.reserve_batch(
-                p_pool_id, p_user_ids, v_requests, p_headers);
+                p_pool_id, p_user_ids, v_requests, v_headers);
             return;
         exception when unique_violation then
             perform penstock_intake.lock_pool(p_pool_id);

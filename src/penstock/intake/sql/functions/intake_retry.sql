@@ -11,7 +11,8 @@ set jit = off
 as $$
     update pgmq.q_intake_queue q
     set vt = penstock.clock() + make_interval(secs => least(greatest(a.delay_s, 0), 86400)),
-        headers = coalesce(q.headers, '{}') || jsonb_strip_nulls(jsonb_build_object(
+        headers = case when jsonb_typeof(q.headers) = 'object'
+                       then q.headers else '{}' end || jsonb_strip_nulls(jsonb_build_object(
             'waiting', true, 'error_code', left(a.code, 100), 'error', left(a.error, 2000)))
     from (select * from unnest(p_msg_ids, p_read_cts, p_delays_s, p_codes, p_errors)
               as a (msg_id, read_ct, delay_s, code, error) order by a.msg_id) a

@@ -39,7 +39,8 @@ begin
                 'total_attempts', coalesce((message ->> 'total_attempts')::int, 0)
                                   + coalesce((message ->> 'final_read_ct')::int, 0));
         new_msg_id := (select n from pgmq.send('intake_queue', message,
-            v_dead.headers - array['error_code', 'error'], penstock.clock()) as n);
+            case when jsonb_typeof(v_dead.headers) = 'object'
+                 then v_dead.headers - array['error_code', 'error'] end, penstock.clock()) as n);
     end if;
 end
 $$;
