@@ -132,6 +132,10 @@ def translate_any(error: BaseException) -> PenstockError | None:
         state = getattr(seen, "sqlstate", None) or getattr(diagnosis, "sqlstate", None)
         if isinstance(state, str) and state.startswith("PN"):
             return _from_diagnosis(state, seen, diagnosis)
+        # Where a contract names a standard SQLSTATE, our code stands in the detail.
+        detail = getattr(diagnosis, "message_detail", None) or getattr(seen, "detail", None)
+        if state in {"22023", "P0001"} and str(detail or "").startswith("PN"):
+            return _from_diagnosis(str(detail), seen, diagnosis)
         inner = getattr(seen, "orig", None) or seen.__cause__
         seen = inner if isinstance(inner, BaseException) else None
     return None
@@ -144,10 +148,11 @@ def _from_diagnosis(state: str, error: BaseException, diagnosis: object) -> Pens
             value = getattr(error.__cause__, asyncpg_name, None)
         return str(value or "")
 
+    detail = field("message_detail", "detail")
     return error_for(
         state,
         field("message_primary", "message"),
-        happened=field("message_detail", "detail"),
+        happened="" if detail == state else detail,
         todo=field("message_hint", "hint"),
     )
 
