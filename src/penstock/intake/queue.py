@@ -126,6 +126,7 @@ class IntakeQueue:
 
     async def extend(self, conn: Connection, items: Sequence[Item]) -> Sequence[Item]:
         """Prolong the leases still held; return the items that are lost."""
+        before = monotonic()
         held = await engine.extend(
             conn,
             [item.key for item in items],
@@ -135,6 +136,7 @@ class IntakeQueue:
         for item in items:
             if item.key in held:
                 item.lease.expires_at = held[item.key]
+                item.lease.deadline = max(item.lease.deadline, before + int(LEASE_LOOK_S))
         return [item for item in items if item.key not in held]
 
     async def release(self, conn: Connection, items: Sequence[Item]) -> int:

@@ -16,6 +16,8 @@ from penstock.kernel.events import Events, LeaseWasLost
 from penstock.kernel.queue import Item, Queue
 
 TICK_S_MAX = 0.5
+# With less the keeper would do nothing but extend.
+LEASE_S_MIN = 1.0
 EXTEND_ERRORS: tuple[type[Exception], ...] = (PenstockError, *DRIVER_ERRORS)
 
 
@@ -37,6 +39,11 @@ class Keeper:
         self._lease_s = lease_s
         self._held = held
         self._conn: asyncpg.Connection[asyncpg.Record] | None = None
+
+    @property
+    def lease_s(self) -> float:
+        """How long a lease lasts, as far as the keeper knows."""
+        return self._lease_s
 
     async def run(self) -> None:
         """Extend until cancelled."""
@@ -79,7 +86,9 @@ class Keeper:
         for item in items:
             if item.key not in lost:
                 # The policy may have changed since the start: the queue says how long it is now.
-                self._lease_s = item.lease.deadline - before
+                granted_s = item.lease.deadline - before
+                if granted_s > 0:
+                    self._lease_s = max(granted_s, LEASE_S_MIN)
             elif not item.finished_by_handler:
                 item.lease.lost = True
                 self._events.emit(LeaseWasLost(self._queue.name, item.id, item.lease.epoch))
