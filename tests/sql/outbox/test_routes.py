@@ -219,6 +219,20 @@ async def test_a_route_that_goes_takes_what_waits_on_it_along(
     assert await outbox.deliveries(event) == {"a": "CANCELLED", "b": "DELIVERED"}
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_an_event_whose_routes_went_before_it_was_fanned_out_does_not_stay(
+    conn: Session, outbox: Routed, key: str | None
+) -> None:
+    """The step as it runs when the last route goes between its two looks at the routes."""
+    await outbox.route("other", "u")
+    gone, after = await outbox.publish(2, key=key)
+    await conn.execute(
+        "select app.outbox_fan_out(array(select seq from public.outbox where id = $1))", gone
+    )
+    assert await outbox.state(gone) == "NO_ROUTE"
+    assert await outbox.state(after) == "READY"
+
+
 @pytest.mark.parametrize(
     ("query", "state"),
     [

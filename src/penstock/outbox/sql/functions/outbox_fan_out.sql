@@ -6,6 +6,7 @@ as $$
 declare
     v_hashes bigint[];
     v_heads bigint[];
+    v_none bigint[];
 begin
     insert into public.outbox
         (tenant_id, topic, payload, headers, created_at, ordering_key, route, event_id, event_topic,
@@ -22,10 +23,18 @@ begin
             parked_at = case when o.key_hash is not null then penstock.clock() end,
             open_deliveries = (select count(*) from public.outbox d where d.parent = o.seq)
         where o.seq = any (p_seqs)
-        returning o.seq, o.key_hash
+        returning o.seq, o.key_hash, o.open_deliveries
     )
-    select array_agg(f.key_hash), array_agg(f.seq) into v_hashes, v_heads
-    from fanned f where f.key_hash is not null;
+    select array_agg(f.key_hash) filter (where f.key_hash is not null),
+           array_agg(f.seq) filter (where f.key_hash is not null),
+           array_agg(f.seq) filter (where f.open_deliveries = 0)
+    into v_hashes, v_heads, v_none
+    from fanned f;
+    -- The caller counted the routes a moment ago; a route that went since leaves nobody who would
+    -- end the event.
+    if v_none is not null then
+        perform app.outbox_archive_rows(v_none, null, 'NO_ROUTE');
+    end if;
     if v_hashes is not null then
         perform app.outbox_promote(v_hashes, v_heads);
     end if;
