@@ -162,6 +162,49 @@ async def test_an_event_that_kills_every_worker_dies_after_its_attempts(
     assert (row["status"], row["error_code"], row["attempts"]) == ("dead_letter", "ZOMBIE_LIMIT", 5)
 
 
+async def _suspect(inbox: SqlInbox, *sent: tuple[UUID, str]) -> None:
+    """One suspect of each source and type, waiting."""
+    await inbox.policy(max_attempts=2)
+    for number, (source, kind) in enumerate(sent):
+        await inbox.send(source, f"{number}", kind=kind)
+    await inbox.claim()
+    await inbox.advance(timedelta(seconds=31))
+    await inbox.tend()
+
+
+async def test_a_suspect_that_nobody_takes_does_not_block_other_types(
+    inbox: SqlInbox, stripe: UUID
+) -> None:
+    await _suspect(inbox, (stripe, "unserved"), (stripe, "served"), (stripe, "served"))
+    await inbox.tend(sweep=True)
+    for _ in range(2):
+        await inbox.tend(sweep=True)
+        (item,) = await inbox.claim(sources=["stripe"], patterns=["served"], full=[False])
+        await inbox.finish([item])
+
+
+async def test_a_suspect_of_a_paused_source_waits_and_blocks_nobody(
+    inbox: SqlInbox, stripe: UUID
+) -> None:
+    other = await inbox.source("other")
+    await _suspect(inbox, (stripe, "t"), (other, "t"))
+    await inbox.conn.execute("select penstock.pause_target('source/stripe', 'because')")
+    await inbox.tend(sweep=True)
+    waiting = "select event_id from webhook_events where next_attempt_at is not null"
+    assert [row["event_id"] for row in await inbox.conn.fetch(waiting)] == ["0"]
+    assert [item.event_id for item in await inbox.claim()] == ["1"]
+
+
+async def test_the_net_finds_a_suspect_below_the_floor(inbox: SqlInbox, stripe: UUID) -> None:
+    await _suspect(inbox, (stripe, "t"))
+    await inbox.conn.execute("update webhook_events set next_attempt_at = '2000-01-01'")
+    await inbox.conn.execute(
+        "select setval('penstock.inbox_due', penstock.milliseconds(penstock.clock()) - 1000)"
+    )
+    assert await inbox.conn.fetchval("select webhook.inbox_bring_suspect(false)") == 0
+    assert await inbox.conn.fetchval("select webhook.inbox_bring_suspect(true)") == 1
+
+
 async def test_reject_and_unknown_need_a_person_at_once(inbox: SqlInbox, stripe: UUID) -> None:
     await inbox.send(stripe, "a", "b")
     one, two = await inbox.claim()

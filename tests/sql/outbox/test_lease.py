@@ -200,3 +200,53 @@ async def test_a_suspect_that_fails_in_good_order_is_no_suspect(
     await outbox.fail([one], delay_s=0)
     await outbox.tend(sweep=True)
     assert len(await outbox.claim()) == 2
+
+
+async def _suspects(outbox: SqlOutbox, *topics: str) -> None:
+    """One suspect of each topic, waiting."""
+    await outbox.make_clock_settable()
+    await outbox.policy(max_attempts=2)
+    for topic in topics:
+        await outbox.publish(1, topic=topic)
+    await _crash(outbox)
+
+
+async def test_a_suspect_that_nobody_takes_does_not_block_other_topics(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await _suspects(outbox, "unserved", "served", "served")
+    await outbox.tend(sweep=True)
+    for _ in range(2):
+        await outbox.tend(sweep=True)
+        (item,) = await outbox.claim(topics=["served"])
+        await outbox.finish([item])
+        await outbox.tend(sweep=True)
+
+
+async def test_a_suspect_of_a_paused_topic_waits_and_blocks_nobody(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await _suspects(outbox, "stopped", "served")
+    await conn.execute("select penstock.pause_target('topic/stopped', 'because')")
+    await outbox.tend(sweep=True)
+    waiting = "select topic from public.outbox where next_attempt_at is not null"
+    assert [row["topic"] for row in await conn.fetch(waiting)] == ["stopped"]
+    assert [item.topic for item in await outbox.claim()] == ["served"]
+    await conn.execute("select penstock.resume_target('topic/stopped', 'because')")
+    await outbox.tend(sweep=True)
+    assert [item.topic for item in await outbox.claim()] == ["stopped"]
+
+
+async def test_the_net_finds_a_suspect_below_the_floor(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await _suspects(outbox, "t")
+    await conn.execute("update public.outbox set next_attempt_at = '2000-01-01'")
+    await conn.execute(
+        "select setval('penstock.outbox_due', penstock.milliseconds(penstock.clock()) - 1000)"
+    )
+    assert await conn.fetchval("select app.outbox_bring_suspect(false)") == 0
+    assert await conn.fetchval("select app.outbox_bring_suspect(true)") == 1

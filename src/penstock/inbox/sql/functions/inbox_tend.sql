@@ -38,7 +38,7 @@ begin
     reaped := webhook.inbox_reap(v_net);
     due := webhook.inbox_bring_due(v_net);
     if v_sweep then
-        due := due + webhook.inbox_bring_suspect();
+        due := due + webhook.inbox_bring_suspect(v_net);
         with late as (
             select e.ctid from public.webhook_events e
             where e.pos > v_lo and e.pos <= v_hi

@@ -38,7 +38,7 @@ begin
     reaped := app.outbox_reap(v_net);
     due := app.outbox_bring_due(v_net);
     if v_sweep then
-        due := due + app.outbox_bring_suspect() + app.outbox_bring_keys();
+        due := due + app.outbox_bring_suspect(v_net) + app.outbox_bring_keys();
         with late as (
             select o.ctid from public.outbox o
             where o.pos > v_lo and o.pos <= v_hi
