@@ -1220,6 +1220,7 @@ create table public.inventory_slots (
     hold_expires_at   timestamptz,
     validated_at      timestamptz,
     commit_started_at timestamptz,
+    sent_at           timestamptz,
     consumed_at       timestamptz,
     headers           jsonb              check (jsonb_typeof(headers) = 'object'),
     constraint inventory_slots_reserved_whole check (
@@ -1249,6 +1250,8 @@ comment on column public.inventory_slots.ord is 'Place in the line of free slots
 comment on column public.inventory_slots.user_nth is 'Which of the user''s slots it is.';
 comment on column public.inventory_slots.commit_started_at is
     'Written before the first call to the ledger: from then on only the ledger can undo it.';
+comment on column public.inventory_slots.sent_at is
+    'Written before the first call to a commit webhook: from then on a refusal proves nothing.';
 create table public.engine_config (
     pool_id                text    primary key check (length(pool_id) between 1 and 200),
     batch_size             int     not null default 100 check (batch_size between 1 and 1000),

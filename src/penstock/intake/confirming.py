@@ -184,14 +184,14 @@ class WebhookLane:
         if message.commit_url is None:
             function = message.commit_function or BATCHED_FUNCTION
             return (await self._ledger_lane.commit([message], function))[message.key]
-        if not message.commit_started and not await self._begin(message):
-            return LOST
-        if message.lease.lost:
+        if not await self._begin(message) or message.lease.lost:
             return LOST  # another worker has it; no call may start any more
+        message.called = True
         reply = await self._webhooks.commit(message)
         return self._commit_answer(message, reply)
 
     async def _validate(self, message: Message) -> Answer:
+        message.called = True
         reply = await self._webhooks.validate(message)
         verdict = self._verdict(message, reply)
         if isinstance(verdict, Reject):
@@ -225,7 +225,9 @@ class WebhookLane:
     async def _begin(self, message: Message) -> bool:
         assert message.resource is not None, "triage takes the others"
         async with self._database.connection() as conn:
-            return await engine.begin_commit(conn, message.resource, message.id)
+            outcome = await engine.begin_send(conn, message.resource, message.id)
+        message.first_call = outcome == "first"
+        return outcome != "lost"
 
 
 def triage(message: Message) -> Answer | None:
@@ -257,11 +259,14 @@ def end_of(message: Message) -> Reject:
 
 
 def _speaks_of_the_sale(message: Message, reply: Reply | str) -> bool:
-    """Whether a refusal may free the slot: it is about the sale, and no call before it was lost."""
+    """Whether a refusal may free the slot: it is about the sale, and no other call was ever made.
+
+    A call before may have sold it, whatever its answer was; so may one of the worker that has it
+    now, if the lease is lost.
+    """
     if isinstance(reply, str) or reply.status in WRONG_ADDRESS:
         return False
-    last = message.last_code or ""
-    return message.attempt == 1 or last.startswith("HTTP_")
+    return message.first_call and not message.lease.lost
 
 
 def _code_of(error: Exception) -> str:

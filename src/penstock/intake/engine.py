@@ -55,6 +55,7 @@ _GIVE_BACK = (
     " $3::timestamptz[])"
 )
 _BEGIN = "select intake_begin_commit as id from public.intake_begin_commit($1::uuid[], $2::uuid[])"
+_SEND = "select public.intake_begin_send($1::uuid, $2::uuid) as outcome"
 _VALIDATED = "select intake_validated as id from public.intake_validated($1::uuid[], $2::uuid[])"
 _RECONCILE = "select resource_id, outcome from public.intake_reconcile($1::jsonb)"
 _POLICY = (
@@ -171,6 +172,11 @@ async def give_back(conn: Connection, *args: object) -> int:
 async def begin_commit(conn: Connection, resource: UUID, reservation: UUID) -> bool:
     """Write down that the commit starts; false if the slot is no longer this reservation's."""
     return bool(await call(conn, _BEGIN, [resource], [reservation]))
+
+
+async def begin_send(conn: Connection, resource: UUID, reservation: UUID) -> str:
+    """Write down that a webhook is called: first, again, or lost (it must not be called)."""
+    return str((await call(conn, _SEND, resource, reservation))[0]["outcome"])
 
 
 async def validated(conn: Connection, resource: UUID, reservation: UUID) -> bool:

@@ -24,7 +24,11 @@ NOT_COUNTED = frozenset({LEDGER_DOWN, LANE_FULL, *(f"HTTP_{status}" for status i
 
 @dataclass(slots=True)
 class Message(Item):
-    """A leased message. `release` and `cancelled` say how a refusal ends: see the queue."""
+    """A leased message. `release` and `cancelled` say how a refusal ends: see the queue.
+
+    `called`: a webhook was called for it under this lease. `first_call`: the commit was never sent
+    before, under any lease.
+    """
 
     text: str = ""
     pool: str = ""
@@ -41,6 +45,8 @@ class Message(Item):
     last_code: str | None = None
     release: bool = False
     cancelled: bool = False
+    called: bool = False
+    first_call: bool = False
 
     @property
     def needs_validation(self) -> bool:

@@ -31,6 +31,7 @@ from penstock.kernel.verdict import Done, Reject, Retry, Unknown
 LEASE_LOOK_S = 5.0
 SEEN_LATELY_S = 30.0
 PARK_S = 5.0
+INTERRUPTED_S = 1.0
 
 
 class IntakeQueue:
@@ -140,12 +141,21 @@ class IntakeQueue:
         return [item for item in items if item.key not in held]
 
     async def release(self, conn: Connection, items: Sequence[Item]) -> int:
-        """Give messages back that have not started; the attempt does not count."""
-        return await engine.give_back(
+        """Give messages back; the attempt counts only where a webhook has been called."""
+        called = [item for item in items if cast(Message, item).called]
+        unstarted = [item for item in items if not cast(Message, item).called]
+        count = 0
+        if called:
+            verdict = Retry(code="INTERRUPTED", reason="the worker ended during the call")
+            outcomes = [Outcome(item, verdict, INTERRUPTED_S) for item in called]
+            count = len(called) - len(await self._retry(conn, outcomes))
+        if not unstarted:
+            return count
+        return count + await engine.give_back(
             conn,
-            [item.key for item in items],
-            [item.lease.epoch for item in items],
-            [item.lease.expires_at for item in items],
+            [item.key for item in unstarted],
+            [item.lease.epoch for item in unstarted],
+            [item.lease.expires_at for item in unstarted],
         )
 
     async def ready(self, conn: Connection) -> bool:

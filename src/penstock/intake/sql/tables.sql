@@ -18,6 +18,7 @@ create table public.inventory_slots (
     hold_expires_at   timestamptz,
     validated_at      timestamptz,
     commit_started_at timestamptz,
+    sent_at           timestamptz,
     consumed_at       timestamptz,
     headers           jsonb              check (jsonb_typeof(headers) = 'object'),
     constraint inventory_slots_reserved_whole check (
@@ -51,6 +52,8 @@ comment on column public.inventory_slots.ord is 'Place in the line of free slots
 comment on column public.inventory_slots.user_nth is 'Which of the user''s slots it is.';
 comment on column public.inventory_slots.commit_started_at is
     'Written before the first call to the ledger: from then on only the ledger can undo it.';
+comment on column public.inventory_slots.sent_at is
+    'Written before the first call to a commit webhook: from then on a refusal proves nothing.';
 
 -- No foreign key to slots: config may be deployed before inventory.
 create table public.engine_config (

@@ -19,7 +19,7 @@ begin
         new.locked_by := null; new.locked_at := null; new.reservation_id := null;
         new.request_id := null; new.user_nth := null; new.hold_expires_at := null;
         new.validated_at := null; new.commit_started_at := null; new.consumed_at := null;
-        new.headers := null;
+        new.headers := null; new.sent_at := null;
         return new;
     end if;
     new.ord := coalesce(new.ord, nextval('penstock_intake.slot_ord'));
