@@ -859,7 +859,8 @@ create table penstock.queue_config (
     backoff_cap_s  numeric not null default 300 check (backoff_cap_s >= backoff_base_s),
     poll_ms        integer not null default 50  check (poll_ms between 10 and 60000),
     notify         boolean not null default false,
-    retention      interval not null default interval '7 days',
+    retention      interval not null default interval '7 days'
+                   check (retention >= interval '1 day'),
     fairness       text    not null default 'none' check (fairness in ('none', 'round_robin'))
 );
 comment on table penstock.queue_config is 'Policy per queue: lease, attempts, back-off, polling.';
@@ -1047,7 +1048,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', '0313ffe0be0b2c69de43f6687a53bed01041c28b792cb40c1f310d4de7889792')
+values ('kernel', 1, 'definitions', '27aa7844f86887e062721156e43c75e3b15b92ec16e69bdc63080cb311a84600')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1070,7 +1071,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/tables', 'file', 'kernel', '1', 'a4d19b80742ae23688055a1dddf4c28eba4f1c8a453e401fc150a3e6a86d5c0f')
+values ('file kernel/tables', 'file', 'kernel', '1', '982ec110a1aa7a0349c6d9eba636e932345bbb4e0a121abca32b92eb98bd00a8')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
+import pytest
 from tests.support.outbox import SqlOutbox
 
 
@@ -85,3 +86,26 @@ async def test_running_it_again_changes_nothing(
     before = await _days(conn, "outbox_archive")
     await conn.execute("select app.outbox_partitions()")
     assert await _days(conn, "outbox_archive") == before
+
+
+async def test_no_retention_drops_today_or_a_day_to_come(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    """Even one that the check on the column would not let in."""
+    await conn.execute(
+        "alter table penstock.queue_config drop constraint if exists queue_config_retention_check"
+    )
+    await SqlOutbox(conn).policy(retention=timedelta(days=-3))
+    await conn.execute("select app.outbox_partitions()")
+    for table in ("outbox_archive", "outbox_attempts"):
+        assert await _days(conn, table) == _from_today(*range(15))
+
+
+@pytest.mark.parametrize("retention", [timedelta(), timedelta(hours=23), timedelta(days=-3)])
+async def test_retention_is_a_day_at_least(
+    conn: "asyncpg.Connection[asyncpg.Record]", retention: timedelta
+) -> None:
+    outbox = SqlOutbox(conn)
+    with pytest.raises(asyncpg.CheckViolationError):
+        await outbox.policy(retention=retention)
+    await outbox.policy(retention=timedelta(days=1))

@@ -43,7 +43,8 @@ create table penstock.queue_config (
     backoff_cap_s  numeric not null default 300 check (backoff_cap_s >= backoff_base_s),
     poll_ms        integer not null default 50  check (poll_ms between 10 and 60000),
     notify         boolean not null default false,
-    retention      interval not null default interval '7 days',
+    retention      interval not null default interval '7 days'
+                   check (retention >= interval '1 day'),
     fairness       text    not null default 'none' check (fairness in ('none', 'round_robin'))
 );
 comment on table penstock.queue_config is 'Policy per queue: lease, attempts, back-off, polling.';

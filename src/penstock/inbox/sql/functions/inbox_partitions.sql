@@ -39,6 +39,7 @@ begin
             where i.inhparent = format('public.%I', v_table)::regclass
               and c.relname ~ '_[0-9]{8}$'
               and to_date(right(c.relname, 8), 'YYYYMMDD') < v_today - v_keep
+              and to_date(right(c.relname, 8), 'YYYYMMDD') < v_today
         loop
             execute format('drop table public.%I', v_part);
         end loop;
