@@ -189,6 +189,7 @@ as $$
         from penstock.schedule s
         where s.enabled
           and s.job = any (p_names)
+          and penstock.may_run(s.product)
           and s.next_run_at <= penstock.clock()
           and (s.lease_expires_at is null or s.lease_expires_at <= penstock.clock())
         order by s.next_run_at
@@ -197,7 +198,8 @@ as $$
     )
     update penstock.schedule s
     set lease_token = gen_random_uuid(),
-        lease_expires_at = penstock.clock() + make_interval(secs => p_lease_s),
+        lease_expires_at = penstock.clock()
+            + make_interval(secs => least(greatest(p_lease_s, 1), 3600)),
         last_started_at = penstock.clock()
     from due
     where s.job = due.job
@@ -441,6 +443,25 @@ comment on function penstock.late_result(text, uuid, uuid, bigint, text, text) i
     'Keep an outcome whose lease was lost.';
 revoke all on function penstock.late_result(text, uuid, uuid, bigint, text, text) from public;
 
+-- kernel/functions/may_run.sql
+create or replace function penstock.may_run(p_product text) returns boolean
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select p_product is null or r.executor is null
+           or pg_has_role(c.caller, r.executor, 'member')
+           or coalesce(pg_has_role(c.caller, r.operator, 'member'), false)
+           or pg_has_role(c.caller, r.owner, 'member')
+    from (select coalesce(nullif(current_setting('role'), 'none'), session_user)::name as caller) c,
+         (select to_regrole(format('penstock_%s_executor', p_product))::oid as executor,
+                 to_regrole('penstock_operator')::oid as operator,
+                 (select t.relowner from pg_class t
+                  where t.oid = 'penstock.schedule'::regclass) as owner) r
+$$;
+comment on function penstock.may_run(text) is
+    'Whether the caller may run jobs of a product: its executor, an operator or the owner.';
+revoke all on function penstock.may_run(text) from public;
+
 -- kernel/functions/milliseconds.sql
 create or replace function penstock.milliseconds(p_at timestamptz) returns bigint
 language sql immutable parallel safe
@@ -546,17 +567,22 @@ grant execute on function penstock.policy(text)
        penstock_inbox_executor, penstock_operator, penstock_readonly;
 
 -- kernel/functions/put_job.sql
-create or replace function penstock.put_job(p_job text, p_every_s integer) returns void
+create or replace function penstock.put_job(
+    p_job text, p_every_s integer, p_product text default null
+) returns void
 language sql security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    insert into penstock.schedule (job, every_s) values (p_job, p_every_s)
+    insert into penstock.schedule (job, every_s, product)
+    select p_job, p_every_s, coalesce(p_product, (
+        select w.product from (select split_part(p_job, '_', 1) as product) w
+        where w.product in ('outbox', 'inbox', 'intake', 'payments')))
     on conflict (job) do nothing
 $$;
-comment on function penstock.put_job(text, integer) is
+comment on function penstock.put_job(text, integer, text) is
     'Schedule a job if it is not scheduled yet; an operator''s own interval is kept.';
-revoke all on function penstock.put_job(text, integer) from public;
-grant execute on function penstock.put_job(text, integer) to penstock_operator;
+revoke all on function penstock.put_job(text, integer, text) from public;
+grant execute on function penstock.put_job(text, integer, text) to penstock_operator;
 
 -- kernel/functions/put_queue_config.sql
 create or replace function penstock.put_queue_config(
@@ -905,9 +931,11 @@ create table penstock.schedule (
     last_finished_at timestamptz,
     last_error       text,
     run_count        bigint      not null default 0,
+    product          text,
     check ((lease_token is null) = (lease_expires_at is null))
 );
 comment on table penstock.schedule is 'Jobs that some worker runs once each time they are due.';
+comment on column penstock.schedule.product is 'Whose executors run it; null means any.';
 create table penstock.position (
     name       text     primary key,
     next_pos   regclass not null,
@@ -1009,7 +1037,7 @@ end
 $$;
 
 -- kernel: function bodies
-set local penstock.argument = 'audit.record penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.milliseconds penstock.net_due penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.time_floor penstock.uuidv7';
+set local penstock.argument = 'audit.record penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.may_run penstock.milliseconds penstock.net_due penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.time_floor penstock.uuidv7';
 -- Functions are loaded unchecked, because tables come after them; their bodies are checked here.
 do $check$
 declare
@@ -1048,7 +1076,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', '27aa7844f86887e062721156e43c75e3b15b92ec16e69bdc63080cb311a84600')
+values ('kernel', 1, 'definitions', 'a667c3470eb83a5d76ca3e4dc6cebcf71fa69e59d88568f8b95be4317272a1e2')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1065,13 +1093,13 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', 'f87744b92e15f81a1d0d247d8eaeab6bf837044411da9f38b50811cc8710c555')
+values ('file kernel/functions', 'file', 'kernel', '1', 'd8f603514663c4f4081ceefdc4cf81c362c5e81d5535bfc46adbde6e18b7512c')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/tables', 'file', 'kernel', '1', '982ec110a1aa7a0349c6d9eba636e932345bbb4e0a121abca32b92eb98bd00a8')
+values ('file kernel/tables', 'file', 'kernel', '1', 'd6497e1dc1505357fa25b97a4708ec7ba6672178d3538fd4e8797f068680cf0d')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import asyncpg
+import pytest
 from tests.support.outbox import SqlOutbox
 
 
@@ -97,3 +98,44 @@ async def test_putting_a_job_again_keeps_the_operators_interval(
     await conn.execute("update penstock.schedule set every_s = 5")
     await conn.execute("select penstock.put_job('j', 60)")
     assert await conn.fetchval("select every_s from penstock.schedule") == 5
+
+
+@pytest.mark.parametrize(("asked_s", "given_s"), [(-5, 1), (0, 1), (120, 120), (10**9, 3600)])
+async def test_a_lease_lasts_a_second_at_least_and_an_hour_at_most(
+    conn: "asyncpg.Connection[asyncpg.Record]", asked_s: int, given_s: int
+) -> None:
+    await _clean(conn, "j")
+    assert set(await _claim(conn, "j", lease_s=asked_s)) == {"j"}
+    lasts = await conn.fetchval("select lease_expires_at - last_started_at from penstock.schedule")
+    assert abs(lasts.total_seconds() - given_s) < 0.5
+
+
+async def _claim_as(conn: "asyncpg.Connection[asyncpg.Record]", role: str, *jobs: str) -> set[str]:
+    async with conn.transaction():
+        await conn.execute(f"set local role {role}")
+        return set(await _claim(conn, *jobs))
+
+
+async def test_an_executor_leases_only_jobs_of_its_product(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    jobs = ("outbox_partitions", "inbox_keep", "anybodys", "tidy_up")
+    await _clean(conn, *jobs[:3])
+    await conn.execute("select penstock.put_job('tidy_up', 60, 'inbox')")
+    assert await _claim_as(conn, "penstock_outbox_executor", *jobs) == {jobs[0], jobs[2]}
+    assert await _claim_as(conn, "penstock_inbox_executor", *jobs) == {jobs[1], jobs[3]}
+
+
+@pytest.mark.parametrize("role", ["penstock_operator", "penstock_owner"])
+async def test_operators_and_the_owner_lease_any_job(
+    conn: "asyncpg.Connection[asyncpg.Record]", role: str
+) -> None:
+    await _clean(conn, "outbox_partitions", "inbox_keep")
+    claimed = await _claim_as(conn, role, "outbox_partitions", "inbox_keep")
+    assert claimed == {"outbox_partitions", "inbox_keep"}
+
+
+async def test_every_installed_job_belongs_to_a_product(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    assert await conn.fetch("select job from penstock.schedule where product is null") == []

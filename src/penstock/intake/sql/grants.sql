@@ -38,8 +38,8 @@ values ('intake', 'intake', 'penstock_intake.dead', 'penstock_intake.stats',
 on conflict (queue) do update set kinds = excluded.kinds;
 insert into penstock.queue_config (queue, lease_s) values ('intake', 45)
 on conflict (queue) do nothing;
-select penstock.put_job('metrics_snapshot', 60);
-select penstock.put_job('reap_orphaned_slots', 120);
+select penstock.put_job('metrics_snapshot', 60, 'intake');
+select penstock.put_job('reap_orphaned_slots', 120, 'intake');
 select penstock.put_job('intake_expire_holds', 5);
 select penstock.put_job('intake_purge_metrics', 3600);
 select penstock.put_job('intake_tend', 1);

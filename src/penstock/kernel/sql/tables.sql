@@ -95,9 +95,11 @@ create table penstock.schedule (
     last_finished_at timestamptz,
     last_error       text,
     run_count        bigint      not null default 0,
+    product          text,
     check ((lease_token is null) = (lease_expires_at is null))
 );
 comment on table penstock.schedule is 'Jobs that some worker runs once each time they are due.';
+comment on column penstock.schedule.product is 'Whose executors run it; null means any.';
 
 -- Positions (docs/explanation/positions.md). Sequences, because a sequence is not versioned: a
 -- forgotten snapshot cannot make reading them slow.

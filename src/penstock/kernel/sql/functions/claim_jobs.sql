@@ -1,5 +1,6 @@
 -- Due rows under SKIP LOCKED: each job runs once however many workers ask. A worker that dies keeps
--- the job only until its lease ends.
+-- the job only until its lease ends, which is an hour away at most. A job that belongs to another
+-- product than the caller's is not due for it.
 create or replace function penstock.claim_jobs(p_names text[], p_lease_s integer)
 returns table (job text, token uuid)
 language sql security definer
@@ -10,6 +11,7 @@ as $$
         from penstock.schedule s
         where s.enabled
           and s.job = any (p_names)
+          and penstock.may_run(s.product)
           and s.next_run_at <= penstock.clock()
           and (s.lease_expires_at is null or s.lease_expires_at <= penstock.clock())
         order by s.next_run_at
@@ -18,7 +20,8 @@ as $$
     )
     update penstock.schedule s
     set lease_token = gen_random_uuid(),
-        lease_expires_at = penstock.clock() + make_interval(secs => p_lease_s),
+        lease_expires_at = penstock.clock()
+            + make_interval(secs => least(greatest(p_lease_s, 1), 3600)),
         last_started_at = penstock.clock()
     from due
     where s.job = due.job
