@@ -1018,7 +1018,10 @@ declare
 begin
     return (exists (select from pgmq.q_intake_queue q
                     where q.msg_id > v_mark and q.vt <= v_now order by q.msg_id limit 1)
-            or exists (select from penstock_intake.returned))
+            or exists (select from penstock_intake.returned r
+                       where coalesce((select q.vt <= v_now or q.read_ct > 0
+                                       from pgmq.q_intake_queue q
+                                       where q.msg_id = r.msg_id), true)))
            and not penstock.is_paused('intake');
 end
 $$;
@@ -1084,7 +1087,8 @@ begin
             v_dead.message || jsonb_build_object('original_msg_id', v_dead.msg_id,
                 'final_read_ct', v_dead.read_ct, 'routed_to_dlq_at', penstock.clock()),
             case when jsonb_typeof(v_dead.headers) = 'object'
-                 then v_dead.headers - 'waiting' else '{}' end || jsonb_strip_nulls(jsonb_build_object(
+                 then v_dead.headers - 'waiting' else '{}' end
+                || jsonb_strip_nulls(jsonb_build_object(
                 'error_code', coalesce(left(v_dead.code, 100),
                     v_dead.headers ->> 'error_code', 'MAX_RETRIES'),
                 'error', left(v_dead.error, 2000))),
@@ -1554,7 +1558,12 @@ begin
     with parked as (
         update pgmq.q_intake_queue q set vt = penstock.clock() + interval '5 seconds'
         where q.msg_id = any (p_msg_ids) and q.message ->> 'pool_id' = any (p_pools)
-        returning q.msg_id
+        returning q.msg_id, q.read_ct
+    ), listed as (
+        insert into penstock_intake.returned (msg_id)
+        select p.msg_id from parked p
+        where p.read_ct = 0 and p.msg_id <= pg_sequence_last_value('penstock.intake_floor')
+        order by p.msg_id on conflict do nothing
     )
     select coalesce(array_agg(p.msg_id), '{}') into v_parked from parked p;
     return array(select i from unnest(p_msg_ids) i where i <> all (v_parked) order by i);
@@ -1579,6 +1588,8 @@ declare
     v_taken bigint[] := '{}';
 begin
     v_listed := array(select r.msg_id from penstock_intake.returned r
+                      where coalesce((select q.vt <= v_now or q.read_ct > 0
+                                      from pgmq.q_intake_queue q where q.msg_id = r.msg_id), true)
                       order by r.msg_id limit p_limit for update skip locked);
     if cardinality(v_listed) > 0 then
         v_taken := array(
@@ -1589,7 +1600,8 @@ begin
         where r.msg_id = any (v_listed)
           and (r.msg_id = any (v_taken)
                or not exists (select from pgmq.q_intake_queue q
-                              where q.msg_id = r.msg_id and q.vt <= v_now));
+                              where q.msg_id = r.msg_id
+                                and (q.vt <= v_now or q.read_ct = 0)));
     end if;
     return v_taken || array(
         select q.msg_id from pgmq.q_intake_queue q
@@ -2209,7 +2221,7 @@ reset role;
 
 -- intake: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('intake', 1, 'definitions', '8484752a3b6b4f9b1306c37735ae1c248492a8b2c8ce33a999d5302028fa2d4e')
+values ('intake', 1, 'definitions', '21d2c9bd34eee669bcd860122d779345d6e6cfb079b0de70aeb3ab346d77c0a6')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- intake: record of its files
@@ -2226,7 +2238,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- intake: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file intake/functions', 'file', 'intake', '1', '53fa1585097ed0482e098b3ae3b1254b64f4e926b4b4858df0ec70b243fc9c3f')
+values ('file intake/functions', 'file', 'intake', '1', '1a4ccff6a4eef4c4ec8bc8e071b7bb8b33ea69b31497ac904d4215a7b575d424')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

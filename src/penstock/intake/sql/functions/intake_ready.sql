@@ -11,7 +11,10 @@ declare
 begin
     return (exists (select from pgmq.q_intake_queue q
                     where q.msg_id > v_mark and q.vt <= v_now order by q.msg_id limit 1)
-            or exists (select from penstock_intake.returned))
+            or exists (select from penstock_intake.returned r
+                       where coalesce((select q.vt <= v_now or q.read_ct > 0
+                                       from pgmq.q_intake_queue q
+                                       where q.msg_id = r.msg_id), true)))
            and not penstock.is_paused('intake');
 end
 $$;

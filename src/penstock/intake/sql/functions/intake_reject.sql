@@ -25,7 +25,8 @@ begin
             v_dead.message || jsonb_build_object('original_msg_id', v_dead.msg_id,
                 'final_read_ct', v_dead.read_ct, 'routed_to_dlq_at', penstock.clock()),
             case when jsonb_typeof(v_dead.headers) = 'object'
-                 then v_dead.headers - 'waiting' else '{}' end || jsonb_strip_nulls(jsonb_build_object(
+                 then v_dead.headers - 'waiting' else '{}' end
+                || jsonb_strip_nulls(jsonb_build_object(
                 'error_code', coalesce(left(v_dead.code, 100),
                     v_dead.headers ->> 'error_code', 'MAX_RETRIES'),
                 'error', left(v_dead.error, 2000))),

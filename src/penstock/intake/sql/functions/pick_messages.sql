@@ -1,7 +1,9 @@
 -- Ready messages above the watermark, and those that returned below it. A returned one leaves the
--- list when it is taken or no longer ready; one that somebody else has locked stays on it. JIT is
--- off wherever seqscan is: before version 18 a scan that is only discouraged looks so costly that
--- compiling it takes a second.
+-- list when it is taken, gone, or leased; one that somebody else has locked stays on it, and so
+-- does one that is unread and waits, because nothing else would find it again. Those that wait are
+-- passed over by a look at each, so that they do not use up the limit (a subquery with one value:
+-- a join might walk the whole queue). JIT is off wherever seqscan is: before version 18 a scan that
+-- is only discouraged looks so costly that compiling it takes a second.
 create or replace function penstock_intake.pick_messages(p_limit int) returns bigint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -16,6 +18,8 @@ declare
     v_taken bigint[] := '{}';
 begin
     v_listed := array(select r.msg_id from penstock_intake.returned r
+                      where coalesce((select q.vt <= v_now or q.read_ct > 0
+                                      from pgmq.q_intake_queue q where q.msg_id = r.msg_id), true)
                       order by r.msg_id limit p_limit for update skip locked);
     if cardinality(v_listed) > 0 then
         v_taken := array(
@@ -26,7 +30,8 @@ begin
         where r.msg_id = any (v_listed)
           and (r.msg_id = any (v_taken)
                or not exists (select from pgmq.q_intake_queue q
-                              where q.msg_id = r.msg_id and q.vt <= v_now));
+                              where q.msg_id = r.msg_id
+                                and (q.vt <= v_now or q.read_ct = 0)));
     end if;
     return v_taken || array(
         select q.msg_id from pgmq.q_intake_queue q
