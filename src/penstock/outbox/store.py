@@ -154,6 +154,11 @@ async def purge_dedupe(conn: Connection) -> None:
     await call(conn, "select app.outbox_purge_dedupe()")
 
 
+async def purge_relays(conn: Connection) -> None:
+    """Delete rows of relay tables that were sent long enough ago."""
+    await call(conn, "select app.outbox_purge_relays()")
+
+
 async def cancel(conn: Connection, event: UUID, reason: str) -> bool:
     """Withdraw an event that is not in flight."""
     query = "select app.outbox_cancel($1::text::uuid, $2::text) as cancelled"

@@ -119,6 +119,7 @@ class Outbox:
             "outbox_partitions": store.partitions,
             "outbox_check_keys": store.check_keys,
             "outbox_purge_dedupe": store.purge_dedupe,
+            "outbox_purge_relays": store.purge_relays,
         }
 
     def register(

@@ -39,6 +39,7 @@ begin
     if penstock.is_paused('outbox') then
         return;
     end if;
+    p_tenant := app.own_tenant(p_tenant);
     perform app.outbox_tend(false);
     select c.lease_s, c.max_attempts into v_lease_s, v_max
     from penstock.queue_config c where c.queue = 'outbox';

@@ -29,12 +29,12 @@ begin
         for update skip locked
     ), back as (
         update public.outbox o
-        set pos = case when o.attempts < v_max and not e.again
+        set pos = case when o.attempts < app.outbox_attempts_max(o.relay, v_max) and not e.again
                 then nextval('penstock.outbox_next') end,
-            next_attempt_at = case when o.attempts < v_max and e.again then v_now end,
-            dead_at = case when o.attempts >= v_max then v_now end,
+            next_attempt_at = case when o.attempts < app.outbox_attempts_max(o.relay, v_max) and e.again then v_now end,
+            dead_at = case when o.attempts >= app.outbox_attempts_max(o.relay, v_max) then v_now end,
             processing_token = null, lease_owner = null, lease_expires_at = null,
-            error_code = case when o.attempts >= v_max then 'ZOMBIE_LIMIT'
+            error_code = case when o.attempts >= app.outbox_attempts_max(o.relay, v_max) then 'ZOMBIE_LIMIT'
                 when e.again then 'ZOMBIE_AGAIN' else 'ZOMBIE' end,
             error = 'the worker died or lost its lease'
         from expired e
