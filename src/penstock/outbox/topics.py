@@ -38,6 +38,7 @@ from penstock.kernel.scheduler import Job
 from penstock.kernel.traces import Traces
 from penstock.kernel.worker import Assignment
 from penstock.outbox import store
+from penstock.outbox.envelope import VERSION_HEADER
 from penstock.outbox.errors import PayloadRefused
 from penstock.outbox.model import QUEUE, Json, PublishOptions, Story
 from penstock.outbox.queue import OutboxEnding, OutboxQueue
@@ -49,7 +50,6 @@ P = ParamSpec("P")
 
 TOPIC_LENGTH_MAX = 200
 PUBLISH_CHUNK = 1000
-VERSION_HEADER = "penstock-version"
 
 
 class Outbox:

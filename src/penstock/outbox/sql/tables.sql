@@ -63,6 +63,8 @@ create index outbox_suspect on public.outbox (seq)
       and dead_at is null and held_at is null;
 create index outbox_dead on public.outbox (dead_at) where dead_at is not null;
 create index outbox_held on public.outbox (held_at) where held_at is not null;
+create index outbox_fair on public.outbox (tenant_id, pos)
+    where pos is not null and tenant_id is not null;
 create unique index outbox_head on public.outbox (key_hash)
     where key_hash is not null and turn is null and parked_at is null;
 create index outbox_parent on public.outbox (parent) where parent is not null;
