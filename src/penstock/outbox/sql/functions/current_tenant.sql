@@ -1,13 +1,17 @@
 -- A session that says which tenant it acts for is bound to that tenant. Supabase's claims are set from
--- the verified token; `penstock.tenant` is for applications that hold one login for all tenants.
+-- the verified token; `penstock.tenant` is for applications that hold one login for all tenants. It
+-- sets no search_path, so that it is inlined where it is a column's default: all names are qualified.
 create or replace function app.current_tenant() returns uuid
 language sql stable
-set search_path = pg_catalog, pg_temp
 as $$
     select coalesce(
-        nullif(current_setting('penstock.tenant', true), ''),
-        nullif(current_setting('request.jwt.claims', true), '')::jsonb #>> '{app_metadata,tenant_id}',
-        nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'tenant_id')::uuid
+        nullif(pg_catalog.current_setting('penstock.tenant', true), ''),
+        pg_catalog.jsonb_extract_path_text(
+            nullif(pg_catalog.current_setting('request.jwt.claims', true), '')::pg_catalog.jsonb,
+            'app_metadata', 'tenant_id'),
+        pg_catalog.jsonb_extract_path_text(
+            nullif(pg_catalog.current_setting('request.jwt.claims', true), '')::pg_catalog.jsonb,
+            'tenant_id'))::pg_catalog.uuid
 $$;
 
 comment on function app.current_tenant() is
