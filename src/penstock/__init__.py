@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.kernel.settings import Settings
     from penstock.kernel.tx import Tx
     from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
-    from penstock.outbox.errors import KeyReused, PayloadRefused
+    from penstock.outbox.errors import KeyReused, PayloadRefused, SchemaChanged
     from penstock.outbox.model import Json, PublishOptions, Story
     from penstock.outbox.topics import Outbox, Topic
 
@@ -52,6 +52,7 @@ __all__ = [
     "Queue",
     "Reject",
     "Retry",
+    "SchemaChanged",
     "Settings",
     "Story",
     "SyncConn",
@@ -87,6 +88,7 @@ _WHERE = {
     "Verdict": "kernel.verdict",
     "KeyReused": "outbox.errors",
     "PayloadRefused": "outbox.errors",
+    "SchemaChanged": "outbox.errors",
     "Json": "outbox.model",
     "PublishOptions": "outbox.model",
     "Story": "outbox.model",

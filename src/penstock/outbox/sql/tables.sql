@@ -171,6 +171,15 @@ comment on table public.outbox_routes is 'Which events go to which destination.'
 comment on column public.outbox_routes.topic is 'A topic, or a pattern in which * stands for anything.';
 comment on column public.outbox_routes.filter is 'A predicate over the payload, such as $.amount > 100.';
 
+create table public.outbox_schemas (
+    topic      text        not null,
+    version    integer     not null check (version >= 1),
+    schema     jsonb       not null,
+    changed_at timestamptz not null default penstock.clock(),
+    primary key (topic, version)
+);
+comment on table public.outbox_schemas is 'JSON Schema of the payloads of each topic, by version.';
+
 -- Outlives the event: a repetition is recognised for a month, delivered or not.
 create table public.outbox_dedupe (
     dedupe_key text        not null,
@@ -186,6 +195,7 @@ comment on table public.outbox_dedupe is 'Dedupe keys of the last month and the 
 
 alter table public.outbox_destinations     enable row level security;
 alter table public.outbox_routes           enable row level security;
+alter table public.outbox_schemas          enable row level security;
 alter table public.outbox_dedupe           enable row level security;
 alter table public.outbox_key_checks       enable row level security;
 alter table public.outbox                  enable row level security;
