@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.kernel.settings import Settings
     from penstock.kernel.tx import Tx
     from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
-    from penstock.outbox.errors import KeyReused, PayloadRefused
+    from penstock.outbox.errors import KeyReused, PayloadRefused, SchemaChanged
     from penstock.outbox.model import Json, PublishOptions, Story
     from penstock.outbox.topics import Outbox, Topic
     from penstock.payments.instruction import Instruction
@@ -75,6 +75,7 @@ __all__ = [
     "ReservationState",
     "Reserved",
     "Retry",
+    "SchemaChanged",
     "Sent",
     "Settings",
     "SoldOut",
@@ -119,6 +120,7 @@ _WHERE = {
     "Verdict": "kernel.verdict",
     "KeyReused": "outbox.errors",
     "PayloadRefused": "outbox.errors",
+    "SchemaChanged": "outbox.errors",
     "Json": "outbox.model",
     "PublishOptions": "outbox.model",
     "Story": "outbox.model",

@@ -277,6 +277,13 @@ _ENTRIES = (
         http_status=409,
     ),
     Entry(
+        "PN403",
+        "topic changed within a version",
+        "events published before, or by code that still runs, could not be read.",
+        "raise the topic's version, or make the change with optional fields only.",
+        exit_code=4,
+    ),
+    Entry(
         "PN501",
         "payment refused",
         "amount, currency, destination or an identifier cannot be dispatched over this rail.",

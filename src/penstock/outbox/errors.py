@@ -9,6 +9,12 @@ class PayloadRefused(PenstockError):
     code = "PN401"
 
 
+class SchemaChanged(PenstockError):
+    """A topic's model changed within a version in a way that old or new code cannot read."""
+
+    code = "PN403"
+
+
 class KeyReused(PenstockError):
     """The dedupe key belongs to an event with another payload."""
 

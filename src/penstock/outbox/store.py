@@ -103,6 +103,14 @@ async def register(conn: Connection, *args: object) -> None:
     await call(conn, "select app.outbox_register($1::text[], $2::text[], $3::text[])", *args)
 
 
+async def put_schema(conn: Connection, *args: object) -> str:
+    """Keep a topic's schema: topic, version, schema, whether to replace; returns the kept one."""
+    query = "select app.outbox_put_schema($1::text, $2::integer, $3::text::jsonb, $4)::text as kept"
+    rows = await call(conn, query, *args)
+    kept: str = rows[0]["kept"]
+    return kept
+
+
 async def routing(conn: Connection) -> tuple[set[str], bool]:
     """The routes whose topics are claimed directly, and whether others have to be expanded."""
     rows = await call(conn, "select plain_routes, to_expand from app.outbox_routing()")
@@ -152,6 +160,11 @@ async def check_keys(conn: Connection) -> None:
 async def purge_dedupe(conn: Connection) -> None:
     """Forget dedupe keys that are past their time."""
     await call(conn, "select app.outbox_purge_dedupe()")
+
+
+async def purge_relays(conn: Connection) -> None:
+    """Delete rows of relay tables that were sent long enough ago."""
+    await call(conn, "select app.outbox_purge_relays()")
 
 
 async def cancel(conn: Connection, event: UUID, reason: str) -> bool:

@@ -34,14 +34,17 @@ from penstock.kernel.handlers import Options, Registration, bind
 from penstock.kernel.ids import uuid7
 from penstock.kernel.injection import Resources, plan_for
 from penstock.kernel.lending import Lending
+from penstock.kernel.queue import Connection
 from penstock.kernel.scheduler import Job
 from penstock.kernel.traces import Traces
 from penstock.kernel.worker import Assignment
 from penstock.outbox import store
-from penstock.outbox.errors import PayloadRefused
+from penstock.outbox.envelope import VERSION_HEADER
+from penstock.outbox.errors import PayloadRefused, SchemaChanged
 from penstock.outbox.model import QUEUE, Json, PublishOptions, Story
 from penstock.outbox.queue import OutboxEnding, OutboxQueue
 from penstock.outbox.routes import check_names, routes_of
+from penstock.outbox.schemas import differences, schema_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,7 +52,6 @@ P = ParamSpec("P")
 
 TOPIC_LENGTH_MAX = 200
 PUBLISH_CHUNK = 1000
-VERSION_HEADER = "penstock-version"
 
 
 class Outbox:
@@ -101,6 +103,8 @@ class Outbox:
             return None
         routes = routes_of(self.registrations)
         async with lending.database.connection() as conn:
+            for topic in self._topics.values():
+                await _check_schema(conn, topic)
             await store.register(
                 conn,
                 [route.name for route in routes],
@@ -119,6 +123,7 @@ class Outbox:
             "outbox_partitions": store.partitions,
             "outbox_check_keys": store.check_keys,
             "outbox_purge_dedupe": store.purge_dedupe,
+            "outbox_purge_relays": store.purge_relays,
         }
 
     def register(
@@ -248,6 +253,20 @@ async def _publish(conn: AsyncConn, arguments: list[str | None], options: Publis
     user = adapt(conn)
     await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
     return await store.publish(user, arguments)
+
+
+async def _check_schema(conn: Connection, topic: Topic[Any]) -> None:
+    """Keep the topic's schema; raises SchemaChanged if the kept one of its version does not fit."""
+    schema = schema_of(topic.model)
+    if schema is None:
+        return
+    mine = (topic.name, topic.version, msgspec.json.encode(schema).decode())
+    kept = msgspec.json.decode(await store.put_schema(conn, *mine, False))
+    if kept == schema:
+        return
+    if found := list(differences(kept, schema)):
+        raise SchemaChanged(f"topic {topic.name}, version {topic.version}: {'; '.join(found[:5])}")
+    await store.put_schema(conn, *mine, True)
 
 
 def _arguments(

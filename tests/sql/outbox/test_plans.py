@@ -133,3 +133,42 @@ async def test_looking_for_what_has_come_due_reads_nothing_that_has_not(
     nodes = await plans.of("select * from app.outbox_tend()")
     assert "Seq Scan" not in {node["Node Type"] for node in nodes}
     assert sum(_read(node) for node in nodes) <= 10
+
+
+async def test_a_long_line_is_read_at_its_ends_only(
+    full: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    """Publishing behind a key of twenty thousand, and finishing its head, read a row or two."""
+    await full.execute(
+        "insert into public.outbox (topic, payload, ordering_key)"
+        " select 'keyed', '{}', 'hot' from generate_series(1, 20000)"
+    )
+    for analysed in (True, False):
+        await full.execute(
+            "analyze public.outbox"
+            if analysed
+            else "delete from pg_statistic where starelid = 'public.outbox'::regclass"
+        )
+        plans = Plans(full)
+        publish = "select app.outbox_publish(null, 'keyed', '{}', p_ordering_key => 'hot')"
+        nodes = await plans.of(publish)
+        assert sum(_read(node) for node in nodes) <= 2
+        (item,) = await SqlOutbox(full).claim(topics=["keyed"])
+        finish = "select app.outbox_finish(array[$1::bigint], array[$2::uuid], array[$3::uuid])"
+        nodes = await plans.of(finish, item.seq, item.id, item.token)
+        assert "outbox_line" in {node.get("Index Name") for node in nodes}
+        assert "Seq Scan" not in {node["Node Type"] for node in nodes}
+        assert sum(_read(node) for node in nodes) <= 4
+
+
+async def test_a_fair_claim_reads_shares_and_not_backlogs(
+    full: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    await full.execute(
+        "update public.outbox set tenant_id = ('00000000-0000-4000-8000-00000000000'"
+        " || (seq % 5))::uuid where pos is not null"
+    )
+    await SqlOutbox(full).policy(fairness="round_robin")
+    nodes = await Plans(full).of("select * from app.outbox_claim(100, gen_random_uuid())")
+    assert "Seq Scan" not in {node["Node Type"] for node in nodes}
+    assert max(_read(node) for node in nodes) <= 200

@@ -10,7 +10,8 @@ grant select on app.outbox_stats, app.outbox_dead, app.outbox_blocked_keys
 grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempts, replay_count,
     delivered_at, dead_at, held_at, error_code, error, state, route, event_id)
     on app.outbox_all to penstock_operator, penstock_auditor;
-grant select on public.outbox_destinations, public.outbox_routes, app.outbox_deliveries
+grant select on public.outbox_destinations, public.outbox_routes, public.outbox_schemas,
+    app.outbox_deliveries
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
 grant select on public.outbox_attempts to penstock_operator, penstock_auditor;
 
@@ -21,7 +22,8 @@ begin
     foreach v_table in array array[
         'public.outbox', 'public.outbox_archive', 'public.outbox_archive_default',
         'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks',
-        'public.outbox_dedupe', 'public.outbox_destinations', 'public.outbox_routes'
+        'public.outbox_dedupe', 'public.outbox_destinations', 'public.outbox_routes',
+        'public.outbox_relays', 'public.contact_identities', 'public.outbox_schemas'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);
@@ -29,12 +31,18 @@ begin
 end
 $$;
 drop policy if exists producers on public.outbox;
-create policy producers on public.outbox for insert with check (true);
+create policy producers on public.outbox for insert
+    with check (app.current_tenant() is null or tenant_id = app.current_tenant());
 
 insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story, kinds)
 values ('outbox', 'outbox', 'app.outbox_dead', 'app.outbox_stats',
         'app.outbox_replay', 'app.outbox_discard', 'app.outbox_story', array['topic'])
 on conflict (queue) do update set kinds = excluded.kinds;
+grant usage on schema payments, ledger to penstock_outbox_ingest, penstock_operator,
+    penstock_readonly, penstock_auditor;
+select app.outbox_grant_relay(r) from unnest(
+    array['payments.outbox_transfers', 'ledger.outbox_ledger']) as r;
+select penstock.put_job('outbox_purge_relays', 86400);
 select app.outbox_partitions();
 select penstock.put_job('outbox_partitions', 3600);
 select penstock.put_job('outbox_check_keys', 600);

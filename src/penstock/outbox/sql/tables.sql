@@ -8,7 +8,7 @@
 create table public.outbox (
     seq              bigint      generated always as identity primary key,
     id               uuid        not null default penstock.uuidv7() unique,
-    tenant_id        uuid,
+    tenant_id        uuid        default app.current_tenant(),
     topic            text        not null check (length(topic) between 1 and 200),
     payload          jsonb       not null,
     headers          jsonb       not null default '{}' check (jsonb_typeof(headers) = 'object'),
@@ -36,6 +36,7 @@ create table public.outbox (
     parent           bigint,
     fanned_at        timestamptz,
     open_deliveries  integer,
+    relay            text,
     error_code       text,
     error            text        check (length(error) <= 2000),
     constraint outbox_one_state check (
@@ -62,6 +63,8 @@ create index outbox_suspect on public.outbox (seq)
       and dead_at is null and held_at is null;
 create index outbox_dead on public.outbox (dead_at) where dead_at is not null;
 create index outbox_held on public.outbox (held_at) where held_at is not null;
+create index outbox_fair on public.outbox (tenant_id, pos)
+    where pos is not null and tenant_id is not null;
 create unique index outbox_head on public.outbox (key_hash)
     where key_hash is not null and turn is null and parked_at is null;
 create index outbox_parent on public.outbox (parent) where parent is not null;
@@ -168,6 +171,15 @@ comment on table public.outbox_routes is 'Which events go to which destination.'
 comment on column public.outbox_routes.topic is 'A topic, or a pattern in which * stands for anything.';
 comment on column public.outbox_routes.filter is 'A predicate over the payload, such as $.amount > 100.';
 
+create table public.outbox_schemas (
+    topic      text        not null,
+    version    integer     not null check (version >= 1),
+    schema     jsonb       not null,
+    changed_at timestamptz not null default penstock.clock(),
+    primary key (topic, version)
+);
+comment on table public.outbox_schemas is 'JSON Schema of the payloads of each topic, by version.';
+
 -- Outlives the event: a repetition is recognised for a month, delivered or not.
 create table public.outbox_dedupe (
     dedupe_key text        not null,
@@ -183,6 +195,7 @@ comment on table public.outbox_dedupe is 'Dedupe keys of the last month and the 
 
 alter table public.outbox_destinations     enable row level security;
 alter table public.outbox_routes           enable row level security;
+alter table public.outbox_schemas          enable row level security;
 alter table public.outbox_dedupe           enable row level security;
 alter table public.outbox_key_checks       enable row level security;
 alter table public.outbox                  enable row level security;
@@ -190,5 +203,51 @@ alter table public.outbox_archive          enable row level security;
 alter table public.outbox_archive_default  enable row level security;
 alter table public.outbox_attempts         enable row level security;
 alter table public.outbox_attempts_default enable row level security;
+
+-- Tables in the shape of the relay's decision record. A row is published as an event of the same id,
+-- to a topic named like the table; status, sent_at and retry_count follow what becomes of it.
+create table public.outbox_relays (
+    name       text        primary key,
+    created_at timestamptz not null default penstock.clock()
+);
+comment on table public.outbox_relays is 'Relay tables, by schema and name.';
+alter table public.outbox_relays enable row level security;
+
+create table payments.outbox_transfers (
+    id           uuid        primary key default penstock.uuidv7(),
+    payload      jsonb       not null,
+    status       text        not null default 'PENDING'
+        check (status in ('PENDING', 'SENT', 'FAILED')),
+    created_at   timestamptz not null default penstock.clock(),
+    sent_at      timestamptz check ((sent_at is not null) = (status = 'SENT')),
+    retry_count  integer     not null default 0,
+    ordering_key text,
+    last_error   text
+) with (fillfactor = 80);
+create index outbox_transfers_sent on payments.outbox_transfers (sent_at) where status = 'SENT';
+create index outbox_transfers_open on payments.outbox_transfers (created_at) where status <> 'SENT';
+comment on table payments.outbox_transfers is 'Transfers to be relayed, and what became of each.';
+alter table payments.outbox_transfers enable row level security;
+
+create table ledger.outbox_ledger (like payments.outbox_transfers including all);
+comment on table ledger.outbox_ledger is 'Ledger postings to be relayed, and what became of each.';
+alter table ledger.outbox_ledger enable row level security;
+
+-- Who is who, per tenant: an external id or an e-mail address (in any case) means one contact.
+create table public.contact_identities (
+    id         uuid        primary key default penstock.uuidv7(),
+    tenant_id  uuid        not null,
+    contact_id uuid        not null,
+    type       text        not null check (length(type) between 1 and 60),
+    value      text        not null check (value = btrim(value) and length(value) between 1 and 500),
+    created_at timestamptz not null default penstock.clock()
+);
+create unique index uniq_identity_external on public.contact_identities (tenant_id, type, value)
+    where type = 'external_id';
+create unique index uniq_identity_email_lower
+    on public.contact_identities (tenant_id, type, lower(value)) where type = 'email';
+create index contact_identities_contact on public.contact_identities (tenant_id, contact_id);
+comment on table public.contact_identities is 'External ids and addresses of contacts, by tenant.';
+alter table public.contact_identities enable row level security;
 
 insert into penstock.queue_config (queue) values ('outbox') on conflict do nothing;

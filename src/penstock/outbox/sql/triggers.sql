@@ -2,6 +2,22 @@ create or replace trigger outbox_ring
     after insert on public.outbox
     for each statement execute function app.outbox_ring();
 
+create or replace trigger outbox_relay_claimed
+    after update of processing_token on public.outbox
+    for each row when (new.relay is not null) execute function app.outbox_relay_follow();
+
+create or replace trigger outbox_relay_gone
+    after delete on public.outbox
+    for each row when (old.relay is not null) execute function app.outbox_relay_follow();
+
+create or replace trigger outbox_relay_insert
+    after insert on payments.outbox_transfers
+    for each row execute function app.outbox_relay_insert();
+
+create or replace trigger outbox_relay_insert
+    after insert on ledger.outbox_ledger
+    for each row execute function app.outbox_relay_insert();
+
 create or replace trigger outbox_line_up
     before insert on public.outbox
     for each row when (new.ordering_key is not null) execute function app.outbox_line_up();

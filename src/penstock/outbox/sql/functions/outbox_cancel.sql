@@ -4,12 +4,14 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_seq bigint;
+    v_tenant uuid;
 begin
     -- Lock order: the key's lock, then the row.
     perform pg_advisory_xact_lock(o.key_hash) from public.outbox o
     where o.id = p_id and o.key_hash is not null;
+    v_tenant := app.own_tenant(null);
     select o.seq into v_seq from public.outbox o
-    where o.id = p_id
+    where o.id = p_id and (v_tenant is null or o.tenant_id = v_tenant)
       and (o.pos is not null or o.next_attempt_at is not null or o.turn is not null)
     for update skip locked;
     if not found then

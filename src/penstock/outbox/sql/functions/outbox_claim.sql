@@ -28,30 +28,33 @@ declare
     v_skip text[] := coalesce(p_skip, '{}') || penstock.paused('topic');
     v_lease_s integer;
     v_max integer;
+    v_fair boolean;
     v_tids tid[];
 begin
     if p_token is null or exists (select from public.outbox o where o.processing_token = p_token) then
         raise exception using
-            errcode = 'PN201',
-            message = 'a claim needs a token of its own',
-            hint    = 'use a fresh random UUID for every claim';
+            errcode = 'PN201', message = 'a claim needs a token of its own',
+            hint = 'use a fresh random UUID for every claim';
     end if;
     if penstock.is_paused('outbox') then
         return;
     end if;
+    p_tenant := app.own_tenant(p_tenant);
     perform app.outbox_tend(false);
-    select c.lease_s, c.max_attempts into v_lease_s, v_max
+    select c.lease_s, c.max_attempts, c.fairness = 'round_robin' into v_lease_s, v_max, v_fair
     from penstock.queue_config c where c.queue = 'outbox';
-    v_tids := array(
-        select o.ctid
-        from public.outbox o
-        where o.pos > v_wm
-          and (p_topics is null or o.topic = any (p_topics))
-          and o.topic <> all (v_skip)
-          and (p_tenant is null or o.tenant_id = p_tenant)
-        order by o.pos
-        limit v_limit
-        for update skip locked);
+    if v_fair and p_tenant is null then
+        v_tids := app.outbox_pick_fair(v_limit, p_topics, v_skip);
+    else
+        v_tids := array(
+            select o.ctid from public.outbox o
+            where o.pos > v_wm
+              and (p_topics is null or o.topic = any (p_topics))
+              and o.topic <> all (v_skip)
+              and (p_tenant is null or o.tenant_id = p_tenant)
+            order by o.pos limit v_limit
+            for update skip locked);
+    end if;
     return query
         with taken as (
             update public.outbox o

@@ -23,15 +23,16 @@ begin
         from unnest(p_seqs, p_tokens, p_verdicts, p_delays_s, p_codes, p_errors)
              as f (seq, token, verdict, delay_s, code, error)
     ), ended as (
+        -- A relay's rows have five attempts, as its decision record says.
         update public.outbox o
         set processing_token = null, lease_owner = null, lease_expires_at = null,
-            next_attempt_at = case when t.verdict = 'retry' and o.attempts < v_max
+            next_attempt_at = case when t.verdict = 'retry' and o.attempts < app.outbox_attempts_max(o.relay, v_max)
                 then penstock.clock() + make_interval(secs => greatest(t.delay_s, 0)) end,
             dead_at = case when t.verdict = 'reject'
-                             or (t.verdict = 'retry' and o.attempts >= v_max)
+                             or (t.verdict = 'retry' and o.attempts >= app.outbox_attempts_max(o.relay, v_max))
                 then penstock.clock() end,
             held_at = case when t.verdict = 'unknown' then penstock.clock() end,
-            error_code = case when t.verdict = 'retry' and o.attempts >= v_max
+            error_code = case when t.verdict = 'retry' and o.attempts >= app.outbox_attempts_max(o.relay, v_max)
                 then 'MAX_ATTEMPTS' else t.code end,
             error = t.error
         from told t

@@ -16,6 +16,7 @@ declare
     v_known uuid;
 begin
     p_id := coalesce(p_id, penstock.uuidv7());
+    p_tenant := app.own_tenant(p_tenant);
     if p_topic is null or length(p_topic) not between 1 and 200 then
         raise exception using errcode = 'PN401', message = 'a topic has 1 to 200 characters';
     end if;

@@ -5,10 +5,11 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+    v_tenant uuid := app.own_tenant(null);
     v_count integer;
 begin
-    insert into public.outbox (id, topic, payload, headers)
-    select e.id, p_topic, e.payload::jsonb, coalesce(p_headers, '{}')
+    insert into public.outbox (id, tenant_id, topic, payload, headers)
+    select e.id, v_tenant, p_topic, e.payload::jsonb, coalesce(p_headers, '{}')
     from unnest(p_ids, p_payloads) with ordinality as e (id, payload, ord)
     order by e.ord;
     get diagnostics v_count = row_count;

@@ -28,14 +28,16 @@ begin
         for update skip locked
     ), back as (
         update public.outbox o
-        set pos = case when 2 * o.attempts < v_max
+        set pos = case when 2 * o.attempts < app.outbox_attempts_max(o.relay, v_max)
                 then nextval('penstock.outbox_next') end,
-            next_attempt_at = case when o.attempts < v_max and 2 * o.attempts >= v_max
+            next_attempt_at = case when o.attempts < app.outbox_attempts_max(o.relay, v_max)
+                    and 2 * o.attempts >= app.outbox_attempts_max(o.relay, v_max)
                 then v_now end,
-            dead_at = case when o.attempts >= v_max then v_now end,
+            dead_at = case when o.attempts >= app.outbox_attempts_max(o.relay, v_max) then v_now end,
             processing_token = null, lease_owner = null, lease_expires_at = null,
-            error_code = case when o.attempts >= v_max then 'ZOMBIE_LIMIT'
-                when 2 * o.attempts >= v_max then 'ZOMBIE_SUSPECT' else 'ZOMBIE' end,
+            error_code = case when o.attempts >= app.outbox_attempts_max(o.relay, v_max) then 'ZOMBIE_LIMIT'
+                when 2 * o.attempts >= app.outbox_attempts_max(o.relay, v_max) then 'ZOMBIE_SUSPECT'
+                else 'ZOMBIE' end,
             error = 'the worker died or lost its lease'
         from expired e
         where o.ctid = e.ctid

@@ -1,0 +1,25 @@
+create or replace function app.outbox_put_schema(
+    p_topic text, p_version integer, p_schema jsonb, p_replace boolean default false
+) returns jsonb
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_known jsonb;
+begin
+    insert into public.outbox_schemas as s (topic, version, schema)
+    values (p_topic, p_version, p_schema)
+    on conflict (topic, version) do update
+        set schema = excluded.schema, changed_at = penstock.clock()
+        where p_replace and s.schema <> excluded.schema;
+    select s.schema into v_known from public.outbox_schemas s
+    where s.topic = p_topic and s.version = p_version;
+    return v_known;
+end
+$$;
+
+comment on function app.outbox_put_schema(text, integer, jsonb, boolean) is
+    'Keep the JSON Schema of a topic''s version if it is new, or replace it; returns the kept one.';
+revoke all on function app.outbox_put_schema(text, integer, jsonb, boolean) from public;
+grant execute on function app.outbox_put_schema(text, integer, jsonb, boolean)
+    to penstock_outbox_executor;
