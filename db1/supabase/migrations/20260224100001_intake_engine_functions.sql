@@ -85,7 +85,7 @@ begin
     select q.vt into v_lowest from pgmq.q_intake_queue q
     where q.read_ct > 0 and q.vt > v_floor order by q.vt limit 1;
     perform penstock.raise_time_floor('penstock.intake_due', coalesce(v_lowest, 'infinity'),
-                                      interval '5 seconds');
+                                      interval '1 minute');
     return v_count;
 end
 $$;
@@ -2223,7 +2223,7 @@ reset role;
 
 -- intake: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('intake', 1, 'definitions', 'cff637470c1c165390b667d37c92228386f7f3ad9069ebb028af471833724622')
+values ('intake', 1, 'definitions', '4e2ce73b593771007001d6c6ada1d122f33ac2ec080802496fed1adf61cbf1c6')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- intake: record of its files
@@ -2240,7 +2240,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- intake: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file intake/functions', 'file', 'intake', '1', '8b509378e75f8e34ad997b5a227a44144d08070deb5336b723151bbf27d5f88e')
+values ('file intake/functions', 'file', 'intake', '1', '97164c6e9290272fffc8b1f41acce5aeb7b099bd2d0c3aa219229c66f2988775')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 
