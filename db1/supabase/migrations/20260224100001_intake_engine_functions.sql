@@ -85,7 +85,7 @@ begin
     select q.vt into v_lowest from pgmq.q_intake_queue q
     where q.read_ct > 0 and q.vt > v_floor order by q.vt limit 1;
     perform penstock.raise_time_floor('penstock.intake_due', coalesce(v_lowest, 'infinity'),
-                                      interval '5 seconds');
+                                      interval '1 minute');
     return v_count;
 end
 $$;
@@ -117,7 +117,7 @@ begin
     if exists (select from unnest(p_headers) h where jsonb_typeof(h) <> 'object') then
         raise exception using errcode = '22023', message = 'headers are a JSON object';
     end if;
-    if not penstock_intake.may_act_for(variadic p_user_ids) then
+    if penstock_intake.may_act_for(variadic p_user_ids) is not true then
         raise exception using
             errcode = 'PN702',
             message = 'the token does not permit a claim for another user',
@@ -1488,8 +1488,10 @@ declare
     v_caller name := coalesce(nullif(current_setting('role', true), 'none'), session_user);
 begin
     return v_claims is null
-        or pg_has_role(v_caller, to_regrole('penstock_intake_executor')::oid, 'member')
-        or pg_has_role(v_caller, to_regrole('penstock_operator')::oid, 'member')
+        or coalesce(pg_has_role(
+            v_caller, to_regrole('penstock_intake_executor')::oid, 'member'), false)
+        or coalesce(pg_has_role(
+            v_caller, to_regrole('penstock_operator')::oid, 'member'), false)
         or coalesce(p_user_ids <@ array[nullif(v_claims ->> 'sub', '')], false);
 end
 $$;
@@ -2221,7 +2223,7 @@ reset role;
 
 -- intake: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('intake', 1, 'definitions', '21d2c9bd34eee669bcd860122d779345d6e6cfb079b0de70aeb3ab346d77c0a6')
+values ('intake', 1, 'definitions', '4e2ce73b593771007001d6c6ada1d122f33ac2ec080802496fed1adf61cbf1c6')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- intake: record of its files
@@ -2238,7 +2240,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- intake: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file intake/functions', 'file', 'intake', '1', '1a4ccff6a4eef4c4ec8bc8e071b7bb8b33ea69b31497ac904d4215a7b575d424')
+values ('file intake/functions', 'file', 'intake', '1', '97164c6e9290272fffc8b1f41acce5aeb7b099bd2d0c3aa219229c66f2988775')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

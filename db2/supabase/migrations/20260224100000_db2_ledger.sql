@@ -582,7 +582,6 @@ $$;
 comment on function penstock.put_job(text, integer, text) is
     'Schedule a job if it is not scheduled yet; an operator''s own interval is kept.';
 revoke all on function penstock.put_job(text, integer, text) from public;
-grant execute on function penstock.put_job(text, integer, text) to penstock_operator;
 
 -- kernel/functions/put_queue_config.sql
 create or replace function penstock.put_queue_config(
@@ -1076,7 +1075,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', 'a667c3470eb83a5d76ca3e4dc6cebcf71fa69e59d88568f8b95be4317272a1e2')
+values ('kernel', 1, 'definitions', '65f70c8d002b11e473e5afd24d528b42362a7300630499af5da8b108308f4b49')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1093,7 +1092,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', 'd8f603514663c4f4081ceefdc4cf81c362c5e81d5535bfc46adbde6e18b7512c')
+values ('file kernel/functions', 'file', 'kernel', '1', '2350291ff3aac30470de40052b5207a89b051d685b028604dd27b486b8ddae94')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

@@ -261,3 +261,24 @@ async def test_many_simultaneous_claims_sell_exactly_the_stock(
     held = "select count(distinct locked_by) from inventory_slots where locked_by is not null"
     assert await intake.conn.fetchval(held) == 60
     assert await intake.violations() == []
+
+
+async def test_where_the_roles_are_missing_a_token_still_speaks_for_its_own_user_only(
+    intake: SqlIntake,
+) -> None:
+    """As installed without roles: the role that is asked for is not there."""
+    await intake.stock(5)
+    definition: str = await intake.conn.fetchval(
+        "select pg_get_functiondef('penstock_intake.may_act_for'::regproc)"
+    )
+    assert "'penstock_intake_executor'" in definition
+    await intake.conn.execute(
+        definition.replace("'penstock_intake_executor'", "'absent'").replace(
+            "'penstock_operator'", "'absent'"
+        )
+    )
+    await as_buyer(intake.conn, "alice")
+    assert await intake.buy("alice") is not None
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        await intake.buy("bob")
+    assert caught.value.sqlstate == "PN702"

@@ -65,3 +65,20 @@ async def test_entries_without_a_message_go(intake: SqlIntake) -> None:
     await intake.conn.execute("insert into penstock_intake.returned values (77)")
     assert await intake.claim() == []
     assert await intake.conn.fetchval("select count(*) from penstock_intake.returned") == 0
+
+
+async def test_a_retry_that_commits_late_is_found_without_the_net(intake: SqlIntake) -> None:
+    """Its time was taken half a minute before it could be seen."""
+    await intake.stock(1)
+    await intake.configure()
+    await intake.reserve("u")
+    await intake.claim()
+    await intake.tend()
+    await intake.shift(120)
+    await intake.conn.execute("update pgmq.q_intake_queue set vt = penstock.clock() + '1 hour'")
+    await without_net(intake)
+    await intake.conn.execute(
+        "update pgmq.q_intake_queue set vt = penstock.clock() - interval '30 seconds'"
+    )
+    await without_net(intake)
+    assert [row["read_ct"] for row in await intake.claim()] == [2]

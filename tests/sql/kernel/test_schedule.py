@@ -135,7 +135,23 @@ async def test_operators_and_the_owner_lease_any_job(
     assert claimed == {"outbox_partitions", "inbox_keep"}
 
 
+async def test_without_an_executor_role_there_is_nothing_to_check(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    await _clean(conn)
+    await conn.execute("select penstock.put_job('j', 60, 'roleless')")
+    assert await _claim_as(conn, "penstock_outbox_executor", "j") == {"j"}
+
+
 async def test_every_installed_job_belongs_to_a_product(
     conn: "asyncpg.Connection[asyncpg.Record]",
 ) -> None:
     assert await conn.fetch("select job from penstock.schedule where product is null") == []
+
+
+async def test_operators_do_not_make_jobs(conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+    async with conn.transaction():
+        await conn.execute("set local role penstock_operator")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with conn.transaction():
+                await conn.execute("select penstock.put_job('j', 60)")

@@ -25,7 +25,7 @@ begin
     select q.vt into v_lowest from pgmq.q_intake_queue q
     where q.read_ct > 0 and q.vt > v_floor order by q.vt limit 1;
     perform penstock.raise_time_floor('penstock.intake_due', coalesce(v_lowest, 'infinity'),
-                                      interval '5 seconds');
+                                      interval '1 minute');
     return v_count;
 end
 $$;

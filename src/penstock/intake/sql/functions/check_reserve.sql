@@ -21,7 +21,7 @@ begin
     if exists (select from unnest(p_headers) h where jsonb_typeof(h) <> 'object') then
         raise exception using errcode = '22023', message = 'headers are a JSON object';
     end if;
-    if not penstock_intake.may_act_for(variadic p_user_ids) then
+    if penstock_intake.may_act_for(variadic p_user_ids) is not true then
         raise exception using
             errcode = 'PN702',
             message = 'the token does not permit a claim for another user',

@@ -1,5 +1,6 @@
 -- Identity comes from the verified token. Only a trusted caller (executor, operator) may act for
--- somebody else; a login without any token is an application's own back end.
+-- somebody else; a login without any token is an application's own back end. A role that does not
+-- exist (installed without roles) has no members.
 create or replace function penstock_intake.may_act_for(variadic p_user_ids text[]) returns boolean
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -9,8 +10,10 @@ declare
     v_caller name := coalesce(nullif(current_setting('role', true), 'none'), session_user);
 begin
     return v_claims is null
-        or pg_has_role(v_caller, to_regrole('penstock_intake_executor')::oid, 'member')
-        or pg_has_role(v_caller, to_regrole('penstock_operator')::oid, 'member')
+        or coalesce(pg_has_role(
+            v_caller, to_regrole('penstock_intake_executor')::oid, 'member'), false)
+        or coalesce(pg_has_role(
+            v_caller, to_regrole('penstock_operator')::oid, 'member'), false)
         or coalesce(p_user_ids <@ array[nullif(v_claims ->> 'sub', '')], false);
 end
 $$;

@@ -1,5 +1,6 @@
 -- Without a product the job's first word names it, if that is one that has an executor; a job of no
--- product is anybody's.
+-- product is anybody's. For installers, who are the owner: an operator's change has a reason and an
+-- audit row, see put_schedule.
 create or replace function penstock.put_job(
     p_job text, p_every_s integer, p_product text default null
 ) returns void
@@ -16,4 +17,3 @@ $$;
 comment on function penstock.put_job(text, integer, text) is
     'Schedule a job if it is not scheduled yet; an operator''s own interval is kept.';
 revoke all on function penstock.put_job(text, integer, text) from public;
-grant execute on function penstock.put_job(text, integer, text) to penstock_operator;
