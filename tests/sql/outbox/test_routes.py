@@ -158,6 +158,25 @@ async def test_last_deliveries_that_end_at_once_end_the_event(
     assert await outbox.state(event) == "DELIVERED"
 
 
+async def test_a_route_cannot_go_while_events_are_given_their_routes(
+    database_url: str, outbox: Routed
+) -> None:
+    await outbox.route("a", "t")
+    await outbox.route("b", "t", to="b")
+    (event,) = await outbox.publish(1)
+    async with Stage(database_url) as stage:
+        expanding, removing = await stage.sessions("expanding", "removing")
+        await expanding.begin()
+        assert await expanding.value("select app.outbox_expand()") == 1
+        step = removing.start("select app.outbox_remove_route('a', 'not wanted')")
+        await stage.until_blocked(removing, step)
+        await expanding.commit()
+        await step.done()
+    assert await outbox.deliveries(event) == {"a": "CANCELLED", "b": "READY"}
+    await outbox.finish([await outbox.one("b")])
+    assert await outbox.state(event) == "DELIVERED"
+
+
 async def test_order_is_kept_per_key_and_route(conn: Session, outbox: Routed) -> None:
     await outbox.route("a", "t")
     await outbox.route("b", "t", to="b")

@@ -16,6 +16,9 @@ begin
     if penstock.is_paused('outbox') then
         return 0;
     end if;
+    -- The routes are read in several statements: one that went in between would leave an event with no
+    -- delivery to wait for. Lock order: routes, then events.
+    lock table public.outbox_routes in share mode;
     v_seqs := app.outbox_pick_routed(p_limit);
     if cardinality(v_seqs) = 0 then
         return 0;
