@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_origin, get_type_hints
 
+from penstock.kernel.answers import verdict_of
 from penstock.kernel.codec import encode
 from penstock.kernel.connections import AsyncConn, SyncConn
 from penstock.kernel.event import Attempt, Event
-from penstock.kernel.answers import verdict_of
 from penstock.kernel.ids import uuid7
 from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Item
