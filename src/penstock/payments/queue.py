@@ -100,6 +100,12 @@ class PaymentsQueue:
         A success that came too late is recorded all the same: money has moved.
         """
         self._nothing_left = False
+        refused: list[Item] = []
+        for each in _rounds(outcomes):
+            refused += await self._finish(conn, each)
+        return refused
+
+    async def _finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> list[Item]:
         ended = await store.finish(conn, [_ending(outcome) for outcome in outcomes])
         refused: list[Item] = []
         for outcome in outcomes:
@@ -117,12 +123,16 @@ class PaymentsQueue:
     async def extend(self, conn: Connection, items: Sequence[Item]) -> Sequence[Item]:
         """Prolong the leases still held; return the payments that are lost."""
         before = monotonic()
-        claims = [cast(Payment, item).claim for item in items]
-        lost = await store.extend(conn, claims)
-        for item, claim in zip(items, claims, strict=True):
-            if item.id not in lost:
+        newest = newest_claims([cast(Payment, item).claim for item in items])
+        gone = await store.extend(conn, list(newest.values()))
+        lost: list[Item] = []
+        for item in items:
+            claim = cast(Payment, item).claim
+            if item.id in gone or newest[item.id] is not claim:
+                lost.append(item)
+            else:
                 item.lease.deadline = max(item.lease.deadline, before + claim.lease_s)
-        return [item for item in items if item.id in lost]
+        return lost
 
     async def release(self, conn: Connection, items: Sequence[Item]) -> int:
         """Give payments back that were not sent; the attempt does not count."""
@@ -148,6 +158,32 @@ class PaymentsQueue:
     def _recorded(self, state: str, count: int) -> None:
         if self._events.active:
             self._events.emit(AttemptsRecorded(QUEUE, str(state), count))
+
+
+def newest_claims(claims: Iterable[Claimed]) -> dict[UUID, Claimed]:
+    """The last claim of each payment: the only one that may still hold its lease."""
+    found: dict[UUID, Claimed] = {}
+    for claimed in claims:
+        known = found.get(claimed.outbox_id)
+        if known is None or known.attempt_no < claimed.attempt_no:
+            found[claimed.outbox_id] = claimed
+    return found
+
+
+def _rounds(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """The outcomes, no payment twice in one round: the database answers by payment.
+
+    A payment can be here twice if its lease ran out unnoticed and this process claimed it again.
+    """
+    rounds: list[list[Outcome]] = []
+    seen: Counter[UUID] = Counter()
+    for outcome in outcomes:
+        at = seen[outcome.item.id]
+        seen[outcome.item.id] += 1
+        if at == len(rounds):
+            rounds.append([])
+        rounds[at].append(outcome)
+    return rounds
 
 
 def _went_round(found: Claim, after: str) -> bool:

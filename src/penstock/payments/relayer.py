@@ -23,7 +23,7 @@ from penstock.payments import store
 from penstock.payments.errors import PaymentRefused
 from penstock.payments.instruction import Instruction, stored_instruction
 from penstock.payments.model import Claimed, RailClass
-from penstock.payments.queue import Payment
+from penstock.payments.queue import Payment, newest_claims
 from penstock.payments.rails import (
     ChecksDestination,
     NotSent,
@@ -59,18 +59,26 @@ class Permits:
         line = InOrder[Claimed, float](
             count_max=PERMITS_PER_CALL, weight=lambda _: 1, weight_max=PERMITS_PER_CALL
         )
-        self._gathering = Gathering(self._ask, line, calls_max=2)
+        self._gathering = Gathering(self.ask_all, line, calls_max=2)
 
     async def ask(self, claimed: Claimed) -> float:
         """Until when, by the own clock, the lease is surely held; 0 if it must not be sent."""
         return await self._gathering.ask(claimed)
 
-    async def _ask(self, claims: Sequence[Claimed]) -> list[float]:
+    async def ask_all(self, claims: Sequence[Claimed]) -> list[float]:
+        """The same for many at once, answered in order."""
+        # A payment whose lease ran out unnoticed may have been claimed again by this very process:
+        # the database answers by payment, so only the newest claim may ask, and only it is meant.
+        newest = newest_claims(claims)
         before = monotonic()
         async with self._database.connection() as conn:
-            permits = await store.mark_sent(conn, claims)
-        found = (permits.get(claimed.outbox_id) for claimed in claims)
-        return [0.0 if permit is None else before + permit.lease_s for permit in found]
+            permits = await store.mark_sent(conn, list(newest.values()))
+        return [
+            before + permits[claimed.outbox_id].lease_s
+            if claimed.outbox_id in permits and newest[claimed.outbox_id] is claimed
+            else 0.0
+            for claimed in claims
+        ]
 
 
 class RailLane:

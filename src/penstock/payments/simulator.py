@@ -79,6 +79,7 @@ class Simulator:
     calls: list[UUID] = field(default_factory=list)
     script: list[str] = field(default_factory=list)
     _remembered: dict[UUID, tuple[float, str]] = field(default_factory=dict)
+    _refused: set[UUID] = field(default_factory=set)
 
     async def pay(self, instruction: Instruction, key: UUID) -> tuple[str, str | None]:
         """Pay, unless this key is known; returns code and reference. Raises Unreachable or Lost.
@@ -96,7 +97,8 @@ class Simulator:
             return await self._answer(fault, "PAID", known)
         if fault == "busy":
             return "BUSY", None
-        if fault == "refused":
+        if fault == "refused" or (self.keyed and key in self._refused):
+            self._refused.add(key)  # a rail with keys does not change its mind
             return "REFUSED", None
         if fault == "lost_before":
             raise Lost

@@ -9,13 +9,15 @@ import json
 import os
 import signal
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from random import Random, SystemRandom
 from time import monotonic
-from uuid import UUID
+from uuid import UUID, uuid4
 
+import aiohttp
 import asyncpg
 import pytest
 from tests.support.payments import ENQUEUE, Session, SqlPayments
@@ -25,6 +27,7 @@ from tests.support.waiting import until
 from tests.support.workers import WorkerProcess
 
 from penstock.payments import store
+from penstock.payments.errors import PaymentStateMismatch
 from penstock.payments.model import Resolution
 from penstock.payments.simulator import Faults, Simulator
 
@@ -138,14 +141,27 @@ class Storm:
             " and error_code <> 'VALIDATION' order by outbox_id limit 3"
         )
         for row in rows:
-            await store.replay(conn, row["outbox_id"], reason="storm")
-            self.told.happened["replayed"] += 1
+            # Meanwhile a late success may have ended it: then there is nothing to replay.
+            with suppress(PaymentStateMismatch):
+                await store.replay(conn, row["outbox_id"], reason="storm")
+                self.told.happened["replayed"] += 1
+
+    async def _until_rails_are_quiet(self) -> None:
+        """Let the rails read what the dead had sent: who resolves by the books must not be early.
+
+        What was in the sockets before is read before a question that is asked now.
+        """
+        async with aiohttp.ClientSession() as session:
+            for url in [*self.relayers.rails.values()] * 3:
+                async with session.get(f"{url}/transfers/{uuid4()}") as answer:
+                    assert answer.status == 404
 
     async def settle(self) -> None:
         """Stop everybody; resolve what is held by the rails' books; let one relayer end it all."""
         for worker in self.fleet:
             worker.send(signal.SIGKILL)
             await worker.ended()
+        await self._until_rails_are_quiet()
         conn = self.relayers.payments.conn
         await self.relayers.payments.advance(LEASE_AND_MORE)
         await self.relayers.payments.reap()
@@ -198,7 +214,8 @@ async def _assert_books(storm: Storm) -> None:
     books = {"keyed": storm.relayers.keyed, "plain": storm.relayers.plain}
     assert len(rows) == PAYMENTS == len(storm.told.ids), "M2"
     for rail in books.values():
-        assert rail.doubles() == {}, "M1 and M10: at most one effect per payment"
+        told = [await storm.relayers.payments.attempts(key) for key in rail.doubles()]
+        assert told == [], "M1 and M10: at most one effect per payment"
         called = set(rail.calls)
         assert not called & storm.told.invalid, "M8: what is not valid was never sent"
     for row in rows:
