@@ -12,16 +12,20 @@ declare
     v_wm bigint := pg_sequence_last_value('penstock.inbox_wm');
     v_due timestamptz := penstock.time_floor('penstock.inbox_due');
     v_lease timestamptz := penstock.time_floor('penstock.inbox_lease');
+    -- No floor passes the clock, so what lies ahead of it need not be looked through: under a held
+    -- snapshot that is every lease of the last half minute, ended or not.
+    v_now timestamptz := penstock.clock();
 begin
     perform penstock.raise_watermark('inbox', (
         select e.pos from public.webhook_events e where e.pos > v_wm order by e.pos limit 1));
     perform penstock.raise_time_floor('penstock.inbox_due', (
         select e.next_attempt_at from public.webhook_events e
-        where e.next_attempt_at > v_due
+        where e.next_attempt_at > v_due and e.next_attempt_at <= v_now
         order by e.next_attempt_at limit 1), interval '1 minute');
     perform penstock.raise_time_floor('penstock.inbox_lease', (
         select e.lease_expires_at from public.webhook_events e
         where e.lease_token is not null and e.lease_expires_at > v_lease
+          and e.lease_expires_at <= v_now
         order by e.lease_expires_at limit 1), interval '1 second');
 end
 $$;

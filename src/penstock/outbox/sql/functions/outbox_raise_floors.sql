@@ -12,16 +12,20 @@ declare
     v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
     v_due timestamptz := penstock.time_floor('penstock.outbox_due');
     v_lease timestamptz := penstock.time_floor('penstock.outbox_lease');
+    -- No floor passes the clock, so what lies ahead of it need not be looked through: under a held
+    -- snapshot that is every lease of the last half minute, ended or not.
+    v_now timestamptz := penstock.clock();
 begin
     perform penstock.raise_watermark('outbox', (
         select o.pos from public.outbox o where o.pos > v_wm order by o.pos limit 1));
     perform penstock.raise_time_floor('penstock.outbox_due', (
         select o.next_attempt_at from public.outbox o
-        where o.next_attempt_at > v_due
+        where o.next_attempt_at > v_due and o.next_attempt_at <= v_now
         order by o.next_attempt_at limit 1), interval '1 minute');
     perform penstock.raise_time_floor('penstock.outbox_lease', (
         select o.lease_expires_at from public.outbox o
         where o.processing_token is not null and o.lease_expires_at > v_lease
+          and o.lease_expires_at <= v_now
         order by o.lease_expires_at limit 1), interval '1 second');
 end
 $$;
