@@ -1,0 +1,1 @@
+"""Sinks: the places outside to which events are delivered, one module for each kind."""
