@@ -1,12 +1,16 @@
 """What every sink is: opened once, given deliveries, and never raising for what they meet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from penstock.kernel.secrets import Secret
+from penstock.kernel.settings import Settings
 from penstock.kernel.verdict import Verdict
 from penstock.outbox.envelope import Envelope
+
+ATTEMPT_HEADER = "penstock-attempt"
+FENCE_HEADER = "penstock-fence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,12 @@ class Delivery:
     """One event on its way to one destination.
 
     The envelope's id is the same at every attempt. `fence` grows with every lease of the delivery,
-    so that a receiver which remembers the highest can refuse a late one.
+    so that a receiver which remembers the highest can refuse a late one. `topic` is where it was
+    published; the envelope's type differs where the payload was an envelope already. `headers` are
+    the event's own, to be sent on.
     """
 
+    topic: str
     envelope: Envelope
     attempt: int
     fence: int
@@ -55,3 +62,8 @@ class Sink(Protocol):
     async def close(self) -> None:
         """Send what is buffered and let go of every connection; safe to repeat."""
         ...
+
+
+Make: TypeAlias = Callable[[Destination, Settings], Sink]
+"""What each sink's module has as `make`: raises BadSetting for a wrong configuration, and
+MissingExtra where its library is not installed; opens nothing."""
