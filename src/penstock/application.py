@@ -220,10 +220,16 @@ class Penstock:
         self, queue: str, *, deadline_s: float = 50.0, limit: int | None = None
     ) -> WorkReport:
         """Claim from one queue until it is empty, or until limit or deadline; no listening."""
-        limits = Limits(batch=self._settings.batch_size, drain_s=self._settings.drain_s)
+        limits = Limits(
+            batch=self._settings.batch_size, drain_s=self._settings.drain_s, until_idle=True
+        )
         async with self._worker((queue,), limits, listen=False) as worker:
             run = worker.run_once(queue, deadline_s=deadline_s, limit=limit)
             return await _until_drained(worker, asyncio.create_task(run))
+
+    def ring(self, queue: str) -> bool:
+        """Tell a running `work` that a queue may have items; false when none works that queue."""
+        return any(worker.ring(queue) for worker in self._workers)
 
     def stop(self) -> bool:
         """Let every running `work` drain and return; false when none is running."""

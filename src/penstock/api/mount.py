@@ -18,6 +18,7 @@ from penstock.api.app import App, intake_routes
 from penstock.api.auth import Authenticator
 from penstock.api.health import Health, database_check
 from penstock.api.inbox import inbox_routes
+from penstock.api.outbox import Relayer, outbox_routes
 from penstock.inbox.metrics import reader as inbox_counters
 from penstock.intake.public import Intake
 from penstock.kernel.errors import NotOpened
@@ -29,7 +30,7 @@ from penstock.kernel.schema import select_products
 _log = logging.getLogger("penstock.api")
 
 
-class Application(Protocol):
+class Application(Relayer, Protocol):
     """What is asked of the application object."""
 
     @property
@@ -105,6 +106,8 @@ class Mounted:
                 auth=auth,
             )
             routes += more
+        if not self._only or "outbox" in self._only:
+            routes += outbox_routes(self._application, lending)
         if not self._only or "inbox" in self._only:
             hot |= inbox_routes(lending)
         return App(routes, hot)

@@ -16,7 +16,7 @@ from penstock.kernel.schema.grants import plan_grant
 from penstock.kernel.schema.script import print_install, print_upgrade
 from penstock.kernel.schema.verify import Finding
 from penstock.kernel.schema.verify import verify as verify_database
-from penstock.kernel.sqlfiles import Product
+from penstock.kernel.sqlfiles import Product, optional_script
 
 _only_option = click.option(
     "--only", metavar="PRODUCT", help="This product and the kernel; nothing of the others."
@@ -104,8 +104,12 @@ def schema() -> None:
 @_only_option
 @click.option("--from", "from_version", type=int, help="Only what comes after this version.")
 @click.option("--no-roles", is_flag=True, help="Leave out our roles and the grants to them.")
-def print_schema(*, only: str | None, from_version: int | None, no_roles: bool) -> None:
+@click.option("--cron", is_flag=True, help="Only the outbox's optional jobs for pg_cron, pg_net.")
+def print_schema(*, only: str | None, from_version: int | None, no_roles: bool, cron: bool) -> None:
     """Print the SQL as one script for psql or another migration tool; needs no database."""
+    if cron:
+        click.echo(optional_script("penstock.outbox", "cron"), nl=False)
+        return
     if only == "ledger":
         database = select_products(LEDGER)
     else:

@@ -119,6 +119,11 @@ def find_product(name: str, package: str) -> Product | None:
     return load_product(name, root) if root.is_dir() else None
 
 
+def optional_script(package: str, name: str) -> str:
+    """A script that no migration runs, for those who ask for it."""
+    return files(package).joinpath("sql", "optional", f"{name}.sql").read_text(encoding="utf-8")
+
+
 def _stage_files(root: Traversable, stage: str) -> Iterator[SqlFile]:
     single = root.joinpath(f"{stage}.sql")
     if single.is_file():

@@ -14,7 +14,7 @@ from penstock.kernel.backoff import Backoff
 from penstock.kernel.database import PASSING_ERRORS, Database, call
 from penstock.kernel.errors import NotFound
 from penstock.kernel.events import Disconnected, Events, WorkerStarted, WorkerStopped
-from penstock.kernel.handler import Handler
+from penstock.kernel.handler import Handler, Roster
 from penstock.kernel.ids import uuid7
 from penstock.kernel.pump import Limits, Pump
 from penstock.kernel.queue import Queue, channel_of
@@ -28,10 +28,11 @@ HEARTBEAT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A queue and who handles what on it, by topic."""
+    """A queue and who handles what on it, by topic; `roster` where that changes meanwhile."""
 
     queue: Queue
     handlers: Mapping[str, Handler]
+    roster: Roster | None = None
 
 
 class Worker:
@@ -63,11 +64,14 @@ class Worker:
         for pump in self._pumps:
             pump.stop()
 
-    def ring(self, queue: str) -> None:
-        """An outside doorbell: there may be work in this queue."""
-        for pump in self._pumps:
-            if pump.queue.name == queue:
-                pump.wakeup.ring()
+    def ring(self, queue: str) -> bool:
+        """An outside doorbell: there may be work in this queue. False if nobody stays to hear."""
+        if self._limits.until_idle or self._stopping.is_set():
+            return False
+        pumps = [pump for pump in self._pumps if pump.queue.name == queue]
+        for pump in pumps:
+            pump.wakeup.ring()
+        return bool(pumps)
 
     async def run(self) -> WorkReport:
         """Work every assignment until stopped or, if the limits say so, until idle."""
@@ -145,6 +149,7 @@ class Worker:
             policy=policy,
             owner=self.id,
             limits=limits,
+            roster=assignment.roster,
         )
 
     async def _heartbeat(self, queues: list[str]) -> None:

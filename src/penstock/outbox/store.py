@@ -141,10 +141,23 @@ async def ready(conn: Connection) -> bool:
     return bool(rows[0]["ready"])
 
 
+async def hint(conn: Connection, table: str, row: UUID) -> bool | None:
+    """Whether a row of an outbox table waits to be claimed; None if there is no such table."""
+    rows = await call(conn, "select app.outbox_hint($1::text, $2::uuid) as waiting", table, row)
+    waiting: bool | None = rows[0]["waiting"]
+    return waiting
+
+
 async def tend(conn: Connection) -> Mapping[str, Any]:
     """Housekeeping, unless somebody has just done it."""
     rows = await call(conn, "select reaped, due, swept from app.outbox_tend(false)")
     return rows[0]
+
+
+async def call_function(conn: Connection, function: str, events: bytes) -> None:
+    """Hand events, a JSON array of them, to an allowed function, in the open transaction."""
+    query = "select app.outbox_call_function($1::text, $2::text::jsonb) as count"
+    await call(conn, query, function, events.decode())
 
 
 async def partitions(conn: Connection) -> None:
