@@ -11,7 +11,7 @@ grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempt
     delivered_at, dead_at, held_at, error_code, error, state, route, event_id)
     on app.outbox_all to penstock_operator, penstock_auditor;
 grant select on public.outbox_destinations, public.outbox_routes, public.outbox_schemas,
-    app.outbox_deliveries
+    public.outbox_functions, app.outbox_deliveries
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
 grant select on public.outbox_attempts to penstock_operator, penstock_auditor;
 
@@ -23,7 +23,8 @@ begin
         'public.outbox', 'public.outbox_archive', 'public.outbox_archive_default',
         'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks',
         'public.outbox_dedupe', 'public.outbox_destinations', 'public.outbox_routes',
-        'public.outbox_relays', 'public.contact_identities', 'public.outbox_schemas'
+        'public.outbox_relays', 'public.contact_identities', 'public.outbox_schemas',
+        'public.outbox_functions'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);

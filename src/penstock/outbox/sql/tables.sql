@@ -193,6 +193,12 @@ create table public.outbox_dedupe (
 create index outbox_dedupe_age on public.outbox_dedupe (created_at);
 comment on table public.outbox_dedupe is 'Dedupe keys of the last month and the event of each.';
 
+create table public.outbox_functions (
+    name text primary key
+);
+comment on table public.outbox_functions is 'The only functions that a destination may name.';
+
+alter table public.outbox_functions        enable row level security;
 alter table public.outbox_destinations     enable row level security;
 alter table public.outbox_routes           enable row level security;
 alter table public.outbox_schemas          enable row level security;
