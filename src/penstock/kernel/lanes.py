@@ -20,9 +20,10 @@ Failed = Callable[[Sequence[Item], BaseException], None]
 class Lane:
     """Runs one handler, at most `concurrency` calls at a time.
 
-    The window is how many items may wait here unstarted: about what the handler takes in a tenth of
-    a second. So a fast handler gets large batches, and a slow one does not hoard what another
-    worker could do.
+    The window is how many items may wait here unstarted: about what the handler ends in a tenth of
+    a second of work. So a fast handler gets large batches, and a slow one does not hoard what
+    another worker could do. Time without work does not count: a database that takes long to answer
+    a claim must be asked for more at once, not for less.
     """
 
     handler: Handler
@@ -32,8 +33,10 @@ class Lane:
     window: int = 0
     waiting: deque[Item] = field(default_factory=deque)
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
-    taken: int = 0
+    ended: int = 0
     rate: float = 0.0
+    busy_s: float = 0.0
+    busy_since: float = 0.0
 
     def __post_init__(self) -> None:
         self.window = min(self.window_max, self._width())
@@ -46,17 +49,27 @@ class Lane:
         free = self.window - len(self.waiting)
         return free if free * 2 >= self.window else 0
 
-    def adapt(self, since_last_claim_s: float) -> None:
-        """Set the window by how fast items were taken since the last claim."""
-        now = self.taken / max(since_last_claim_s, 0.001)
-        self.taken = 0
+    def adapt(self) -> None:
+        """Set the window by how fast items ended since the last call, while there were any."""
+        if self.tasks:
+            self._pause()
+            self.busy_since = monotonic()
+        if self.busy_s == 0.0:
+            return
+        now = self.ended / max(self.busy_s, 0.001)
+        self.ended, self.busy_s = 0, 0.0
         self.rate = now if now > self.rate else (self.rate + now) / 2
         wanted = max(self._width(), int(self.rate * WINDOW_S))
         self.window = min(self.window_max, wanted)
 
+    def _pause(self) -> None:
+        self.busy_s += monotonic() - self.busy_since
+
     def put(self, items: Sequence[Item]) -> None:
         """Queue items and start as many calls as the handler's concurrency allows."""
         self.waiting.extend(items)
+        if not self.tasks:
+            self.busy_since = monotonic()
         wanted = -(-len(self.waiting) // self.handler.size)
         for _ in range(min(self.handler.concurrency - len(self.tasks), wanted)):
             task = asyncio.create_task(self._run())
@@ -70,7 +83,6 @@ class Lane:
 
     def _take(self) -> list[Item]:
         count = min(self.handler.size, len(self.waiting))
-        self.taken += count
         return [self.waiting.popleft() for _ in range(count)]
 
     async def _run(self) -> None:
@@ -82,6 +94,8 @@ class Lane:
             task = asyncio.current_task()
             assert task is not None
             self.tasks.discard(task)
+            if not self.tasks:
+                self._pause()
 
     async def _work(self) -> None:
         # A handler that never really waits would keep the loop to itself; let others in now and
@@ -99,6 +113,7 @@ class Lane:
                 raise
             except Exception as error:  # the boundary: whatever it was, the items are accounted for
                 self.failed(items, error)
+            self.ended += len(items)
             turns += 1
             if turns % 64 == 0:
                 await asyncio.sleep(0)

@@ -84,7 +84,6 @@ class Pump:
         self._counts: Counter[str] = Counter()
         self._moved = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._last_claim = monotonic()
         self._deadline = inf
         self._successive = policy.successive
         self._finisher = Finisher(
@@ -182,10 +181,9 @@ class Pump:
 
     async def _claim(self, limit: int) -> Sequence[Item]:
         full = [topic for topic, lane in self._lanes.items() if not lane.room()]
-        since_s = monotonic() - self._last_claim
         for lane in self._lanes.values():
-            lane.adapt(since_s)
-        self._last_claim = started = monotonic()
+            lane.adapt()
+        started = monotonic()
         items: Sequence[Item] = ()
         down_since: float | None = None
         for delay_s in Backoff(base_s=0.1, cap_s=2.0).delays_s():

@@ -94,6 +94,25 @@ async def test_claim_reads_only_what_it_takes(
         assert max(_read(node) for node in nodes) == 500
 
 
+async def test_a_token_is_looked_up_by_its_own_index_however_few_are_leased(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    """Statistics taken while little is leased make every small index look alike.
+
+    Behind the few leases of the moment lie, under a held snapshot, those of all finished events.
+    """
+    outbox = SqlOutbox(conn)
+    await conn.execute(
+        "insert into public.outbox (topic, payload) select 't', '{}' from generate_series(1, 1000)"
+    )
+    for leased in (0, 1, 20):
+        if leased:
+            await outbox.claim(leased)
+        await conn.execute("analyze public.outbox")
+        nodes = await Plans(conn).of("select * from app.outbox_claim(10, gen_random_uuid())")
+        assert "idx_outbox_token" in {node.get("Index Name") for node in nodes}
+
+
 async def test_ending_attempts_goes_by_the_key(
     full: "asyncpg.Connection[asyncpg.Record]",
 ) -> None:

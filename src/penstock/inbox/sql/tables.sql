@@ -77,7 +77,7 @@ create index webhook_events_ready on public.webhook_events (pos) where pos is no
 create index webhook_events_due on public.webhook_events (next_attempt_at)
     where next_attempt_at is not null;
 create index webhook_events_lease_end on public.webhook_events (lease_expires_at)
-    where lease_token is not null;
+    where lease_expires_at is not null;
 create index webhook_events_suspect on public.webhook_events (seq)
     where error_code = 'ZOMBIE_SUSPECT' and next_attempt_at is null and dead_at is null;
 create index webhook_events_done on public.webhook_events (processed_at)

@@ -55,8 +55,10 @@ create table public.outbox (
 create index idx_outbox_claimable on public.outbox (pos) where pos is not null;
 create index idx_outbox_token on public.outbox (processing_token)
     where processing_token is not null;
+-- By its own column, not by the token: else a look-up by token might take this index, and read every
+-- lease there is (seen after an ANALYZE that found few).
 create index outbox_lease_end on public.outbox (lease_expires_at)
-    where processing_token is not null;
+    where lease_expires_at is not null;
 create index outbox_due on public.outbox (next_attempt_at) where next_attempt_at is not null;
 create index outbox_suspect on public.outbox (seq)
     where error_code = 'ZOMBIE_SUSPECT' and next_attempt_at is null

@@ -24,8 +24,7 @@ begin
         order by e.next_attempt_at limit 1), interval '1 minute');
     perform penstock.raise_time_floor('penstock.inbox_lease', (
         select e.lease_expires_at from public.webhook_events e
-        where e.lease_token is not null and e.lease_expires_at > v_lease
-          and e.lease_expires_at <= v_now
+        where e.lease_expires_at > v_lease and e.lease_expires_at <= v_now
         order by e.lease_expires_at limit 1), interval '1 second');
 end
 $$;

@@ -21,8 +21,7 @@ begin
     with expired as materialized (
         select e.ctid, e.lease_token as token
         from public.webhook_events e
-        where e.lease_token is not null
-          and e.lease_expires_at > v_floor and e.lease_expires_at <= v_now
+        where e.lease_expires_at > v_floor and e.lease_expires_at <= v_now
         order by e.lease_expires_at
         limit 1000
         for update skip locked

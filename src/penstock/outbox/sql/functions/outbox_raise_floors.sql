@@ -24,8 +24,7 @@ begin
         order by o.next_attempt_at limit 1), interval '1 minute');
     perform penstock.raise_time_floor('penstock.outbox_lease', (
         select o.lease_expires_at from public.outbox o
-        where o.processing_token is not null and o.lease_expires_at > v_lease
-          and o.lease_expires_at <= v_now
+        where o.lease_expires_at > v_lease and o.lease_expires_at <= v_now
         order by o.lease_expires_at limit 1), interval '1 second');
 end
 $$;

@@ -21,8 +21,7 @@ begin
     with expired as materialized (
         select o.ctid, o.processing_token as token
         from public.outbox o
-        where o.processing_token is not null
-          and o.lease_expires_at > v_floor and o.lease_expires_at <= v_now
+        where o.lease_expires_at > v_floor and o.lease_expires_at <= v_now
         order by o.lease_expires_at
         limit 1000
         for update skip locked
