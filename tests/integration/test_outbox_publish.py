@@ -15,6 +15,7 @@ from tests.support.drivers import ASYNC, SYNC, Opened, OpenedSync
 
 from penstock import KeyReused, NotInTransaction, PayloadRefused, Penstock
 from penstock.kernel.errors import NotFound, WrongUsage
+from penstock.outbox import store
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 ROW = (
@@ -122,6 +123,49 @@ async def test_many_are_published_in_order_and_with_their_options(conn: Connecti
     assert [row["n"] for row in numbers] == list(range(2500))
     found = await conn.fetch("select tenant_id from public.outbox where topic = 'tenants'")
     assert [row["tenant_id"] for row in found] == [UUID(int=4)] * 2
+
+
+@pytest.mark.parametrize("opened", ASYNC.values(), ids=ASYNC.keys())
+async def test_every_driver_publishes_many_with_all_options(
+    database_url: str, conn: Connection, opened: Callable[[str, bool], Opened]
+) -> None:
+    topic = Penstock().outbox.topic("orders.paid", Paid, version=2)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    async with opened(database_url, False) as user:
+        paid = [Paid(n, Decimal("9.90")) for n in range(1100)]
+        assert (
+            await topic.publish_many(user, paid, tenant=UUID(int=9), headers={"x": "%s $1"}) == 1100
+        )
+        assert await topic.publish_many(user, paid[:2], ordering_key="k", deliver_at=later) == 2
+        assert await conn.fetch(ROW) == []
+        await commit(user)
+    rows = await conn.fetch(f"{ROW} order by seq")
+    assert [msgspec.json.decode(row["payload"])["order_id"] for row in rows] == [*range(1100), 0, 1]
+    assert {row["tenant_id"] for row in rows[:1100]} == {UUID(int=9)}
+    assert msgspec.json.decode(rows[0]["headers"]) == {"x": "%s $1", "penstock-version": "2"}
+    keyed = await conn.fetch(
+        "select ordering_key, next_attempt_at, turn is not null as behind, deliver_at"
+        " from public.outbox where ordering_key is not null order by seq"
+    )
+    assert [tuple(row) for row in keyed] == [("k", later, False, None), ("k", None, True, later)]
+
+
+async def test_many_large_payloads_take_several_statements(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Penstock().outbox.topic("large", dict)
+    statements: list[int] = []
+    publish_many = store.publish_many
+
+    async def counted(user: Any, args: Any) -> int:
+        statements.append(len(args[1]))
+        return await publish_many(user, args)
+
+    monkeypatch.setattr(store, "publish_many", counted)
+    async with conn.transaction():
+        assert await topic.publish_many(conn, ({"a": "x" * 900_000} for _ in range(12))) == 12
+    assert len(statements) == 3
+    assert max(statements) < 6 * 1024 * 1024
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,8 @@ FEED = 2_000
 FEED_AHEAD = 20_000
 
 _PUBLISH = (
-    "select app.outbox_publish_many("
-    "array(select penstock.uuidv7() from generate_series(1, $1::int)), $2,"
-    "array_fill($3::text, array[$1::int]))"
+    "select app.outbox_publish_many($2, (select jsonb_agg(jsonb_build_array(null, $3::text::jsonb))"
+    " from generate_series(1, $1::int)))"
 )
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

@@ -18,13 +18,8 @@ _PUBLISH = (
     " $5::text::uuid, $6::text::timestamptz, $7::text, $8::text)::text as id"
 )
 _PUBLISH_MANY = (
-    "select app.outbox_publish_many($1::text[]::uuid[], $2::text, $3::text[], $4::text::jsonb)"
-    " as count"
-)
-_PUBLISH_EACH = (
-    "select count(app.outbox_publish(e.id::uuid, $2::text, e.payload::jsonb, $4::text::jsonb,"
-    " $5::text::uuid, $6::text::timestamptz, $7::text)) as count"
-    " from unnest($1::text[], $3::text[]) as e (id, payload)"
+    "select app.outbox_publish_many($1::text, $2::text::jsonb, $3::text::jsonb, $4::text::uuid,"
+    " $5::text::timestamptz, $6::text) as count"
 )
 _FINISH_STRICT = (
     "select app.outbox_finish_strict($1::text[]::bigint[], $2::text[]::uuid[])::text as finished"
@@ -58,12 +53,9 @@ def publish_sync(conn: SyncConnection, args: Sequence[str | None]) -> UUID:
     return UUID(conn.fetch(_PUBLISH, *args)[0]["id"])
 
 
-async def publish_many(conn: Connection, args: Sequence[object], *, plain: bool) -> int:
-    """Publish many events of one topic; `plain` ones have no tenant, time of delivery or key."""
-    if plain:
-        rows = await call(conn, _PUBLISH_MANY, *args[:4])
-    else:
-        rows = await call(conn, _PUBLISH_EACH, *args[:7])
+async def publish_many(conn: Connection, args: Sequence[str | None]) -> int:
+    """Publish many events: topic, JSON array of ids and payloads, headers, tenant, time, key."""
+    rows = await call(conn, _PUBLISH_MANY, *args)
     return int(rows[0]["count"])
 
 

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import islice
 from typing import (
     Any,
     Concatenate,
@@ -52,6 +51,7 @@ P = ParamSpec("P")
 
 TOPIC_LENGTH_MAX = 200
 PUBLISH_CHUNK = 1000
+PUBLISH_CHUNK_CHARS = 4 * 1024 * 1024
 
 
 class Outbox:
@@ -182,19 +182,20 @@ class Topic(Generic[T]):
     async def publish_many(
         self, conn: AsyncConn, data: Iterable[T], **options: Unpack[PublishOptions]
     ) -> int:
-        """Publish many events, a thousand per statement, in the order given; returns how many."""
+        """Publish many events, up to a thousand per statement, in the order given.
+
+        Returns how many. `data` may be a generator: one statement's events are in memory at a time.
+        """
         if "dedupe_key" in options:
             raise WrongUsage(
                 "one dedupe key cannot stand for many events", todo="publish them one by one."
             )
         user = adapt(conn)
         await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
-        plain = not options.keys() & {"deliver_at", "tenant", "ordering_key"}
+        _, topic, _, *rest = _arguments(self.name, "", version=self.version, options=options)
         count = 0
         for chunk in _chunks(self._encoded(each) for each in data):
-            _, topic, _, *rest = _arguments(self.name, "", version=self.version, options=options)
-            ids = [str(uuid7()) for _ in chunk]
-            count += await store.publish_many(user, [ids, topic, chunk, *rest], plain=plain)
+            count += await store.publish_many(user, [topic, chunk, *rest[:4]])
         return count
 
     def on(
@@ -314,9 +315,18 @@ def _encoded(data: object) -> str:
         raise PayloadRefused(error.what) from error
 
 
-def _chunks(payloads: Iterator[str]) -> Iterator[list[str]]:
-    while chunk := list(islice(payloads, PUBLISH_CHUNK)):
-        yield chunk
+def _chunks(payloads: Iterator[str]) -> Iterator[str]:
+    """JSON arrays of `[id, payload]`, each short enough for one statement."""
+    events: list[str] = []
+    length = 0
+    for payload in payloads:
+        if len(events) == PUBLISH_CHUNK or length > PUBLISH_CHUNK_CHARS:
+            yield f"[{','.join(events)}]"
+            events, length = [], 0
+        events.append(f'["{uuid7()}",{payload}]')
+        length += len(payload)
+    if events:
+        yield f"[{','.join(events)}]"
 
 
 def _options(concurrency: int, size: int, *, timeout_s: float, max_attempts: int) -> Options:

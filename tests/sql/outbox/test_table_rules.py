@@ -1,5 +1,6 @@
 """What the table itself refuses, and who may do what to it."""
 
+import json
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -91,11 +92,32 @@ async def test_publish_many_keeps_the_order_given(
 ) -> None:
     outbox = SqlOutbox(conn)
     ids = [uuid4() for _ in range(50)]
-    count = await conn.fetchval(
-        "select app.outbox_publish_many($1, 't', $2)", ids, ["{}"] * len(ids)
-    )
+    events = json.dumps([[str(event), {}] for event in ids])
+    count = await conn.fetchval("select app.outbox_publish_many('t', $1)", events)
     assert count == 50
     assert [item.id for item in await outbox.claim()] == ids
+
+
+@pytest.mark.parametrize(
+    ("topic", "events", "key"),
+    [
+        ("", "[[null, {}]]", None),
+        (None, "[[null, {}]]", None),
+        ("t", "[[null, {}], [null]]", None),
+        ("t", '[{"payload": 1}]', None),
+        ("t", json.dumps([[None, list(range(300_000))]]), None),
+        ("t", "[[null, {}]]", ""),
+    ],
+    ids=["empty topic", "no topic", "no payload", "no pair", "too large", "empty key"],
+)
+async def test_publish_many_refuses_what_publish_refuses(
+    conn: "asyncpg.Connection[asyncpg.Record]", topic: str | None, events: str, key: str | None
+) -> None:
+    query = "select app.outbox_publish_many($1, $2, p_ordering_key => $3)"
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await conn.execute(query, topic, events, key)
+    assert refused.value.sqlstate == "PN401"
+    assert await conn.fetchval("select count(*) from public.outbox") == 0
 
 
 PRODUCER_MAY = [

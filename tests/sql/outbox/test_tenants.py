@@ -50,11 +50,13 @@ async def test_a_producer_publishes_for_its_own_tenant_only(conn: Session, bound
         await conn.execute(INSERT, MINE)
         await conn.execute("insert into public.outbox (topic, payload) values ('t', '{}')")
         await conn.execute("select app.outbox_publish(null, 't', '{}')")
-        await conn.execute("select app.outbox_publish_many($1, 't', array['{}'])", [uuid4()])
+        await conn.execute("select app.outbox_publish_many('t', '[[null, {}]]')")
         assert await _refused(conn, INSERT, OTHERS) == "42501"
         assert await _refused(conn, INSERT, None) == "42501"
         publish = "select app.outbox_publish(null, 't', '{}', p_tenant => $1)"
         assert await _refused(conn, publish, OTHERS) == "PN007"
+        publish_many = "select app.outbox_publish_many('t', '[[null, {}]]', p_tenant => $1)"
+        assert await _refused(conn, publish_many, OTHERS) == "PN007"
     assert await _tenants(conn) == [MINE] * 4
 
 
