@@ -157,7 +157,8 @@ async def test_a_server_that_is_away_costs_a_retry_within_the_time_limit() -> No
     nobody = f"nats://127.0.0.1:{free_port()}"
     sink = make(destination("nats", {"servers": [nobody], "timeout_s": 0.4}), Settings())
     async with asyncio.timeout(5):
-        await sink.open()
+        with pytest.raises(ConnectionError, match=nobody):
+            await sink.open()
         verdicts = await sink.deliver([delivery(), delivery()])
         await sink.close()
     assert codes(list(verdicts)) == ["NATS_UNREACHABLE"] * 2

@@ -99,6 +99,7 @@ class KafkaSink:
     size = 500
 
     def __init__(self, properties: dict[str, Any], topic: Template, form: Form) -> None:
+        self.timeout_s: float = properties["message.timeout.ms"] / 1000
         self._properties = properties
         self._topic = topic
         self._form: Form = form
@@ -154,8 +155,7 @@ class KafkaSink:
         producer, self._producer = self._producer, None
         if producer is None:
             return
-        limit_s = self._properties["message.timeout.ms"] / 1000 + 1
-        await asyncio.to_thread(producer.flush, limit_s)
+        await asyncio.to_thread(producer.flush, self.timeout_s + 1)
         self._stopping.set()
         assert self._polling is not None, "started with the producer"
         await asyncio.to_thread(self._polling.join)

@@ -73,6 +73,7 @@ class NatsSink:
     size = 500
 
     def __init__(self, config: Config, subject: Template, options: dict[str, Any]) -> None:
+        self.timeout_s = 3 * config.timeout_s  # to connect, to come back, to be answered
         self._config = config
         self._subject = subject
         self._options = options
@@ -83,8 +84,9 @@ class NatsSink:
         self._trouble = ""
 
     async def open(self) -> None:
-        """Connect, or give up after `timeout_s`: the next deliveries try again."""
-        await self._connected()
+        """Connect; raises ConnectionError after `timeout_s`, with the server's last word."""
+        if await self._connected() is None:
+            raise ConnectionError(self._away())
 
     async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Verdict]:
         """Publish them all, then wait for the stream's word on each.
@@ -94,9 +96,7 @@ class NatsSink:
         """
         stream = await self._connected()
         if stream is None:
-            servers = mask_text(", ".join(self._config.servers))
-            told = f"no connection to {servers}; {self._trouble}".rstrip("; ")
-            return [Retry(reason=told, code="NATS_UNREACHABLE")] * len(deliveries)
+            return [Retry(reason=self._away(), code="NATS_UNREACHABLE")] * len(deliveries)
         return await asyncio.gather(*(self._publish(stream, one) for one in deliveries))
 
     async def close(self) -> None:
@@ -104,6 +104,9 @@ class NatsSink:
         client, self._client, self._stream = self._client, None, None
         if client is not None:
             await _leave(client)
+
+    def _away(self) -> str:
+        return f"no connection to {', '.join(self._config.servers)}; {self._trouble}".rstrip("; ")
 
     async def _connected(self) -> JetStreamContext | None:
         async with self._opening:
