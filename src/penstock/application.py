@@ -316,9 +316,9 @@ async def _assignments(
         if assignment is not None:
             found.append(assignment)
             jobs |= part.jobs(lending)
-    if not found:
+    if all(assignment.idle for assignment in found):
         raise WrongUsage(
-            "there is nothing to work on: no handler is registered",
+            "there is nothing to work on: no handler is registered, no destination has a route",
             todo="import the modules that register handlers where the application is built.",
         )
     return found, jobs

@@ -341,6 +341,27 @@ class PaymentResolved(Observation):
     resolution: str
 
 
+@dataclass(frozen=True, slots=True)
+class DestinationUnusable(Observation):
+    """Outbox: a destination cannot be used here as it is configured; its deliveries wait."""
+
+    name: ClassVar[str] = "destination_unusable"
+    level: ClassVar[Level] = "error"
+    destination: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationChanged(Observation):
+    """Outbox: a breaker is `open` or `closed` now, or the receiver is `gone` and disabled."""
+
+    name: ClassVar[str] = "destination_changed"
+    level: ClassVar[Level] = "warning"
+    destination: str
+    state: str
+    code: str
+
+
 Subscriber = Callable[[Observation], None]
 
 

@@ -1,6 +1,6 @@
 """What the pump calls: something that takes claimed items and answers for each of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -45,4 +45,23 @@ class Handler(Protocol):
 
     async def handle(self, items: Sequence[Item]) -> Sequence[Answer]:
         """Run the effect for each item and say what came of it."""
+        ...
+
+
+class Roster(Protocol):
+    """Who handles what, where that changes while a pump runs."""
+
+    async def look(self) -> Mapping[str, Handler] | None:
+        """The handlers by lane as they should be now; None while the last answer still holds.
+
+        Called before every claim, so it must be quick and must not raise for what it meets.
+        """
+        ...
+
+    def offer(self, room: Mapping[str, int], limit: int | None) -> None:
+        """How many items each lane can take, and (None: no end) all together; before a claim."""
+        ...
+
+    async def close(self) -> None:
+        """The pump has ended: let go of whatever the handlers used."""
         ...

@@ -37,6 +37,7 @@ class Lane:
     rate: float = 0.0
     busy_s: float = 0.0
     busy_since: float = 0.0
+    closed: bool = False
 
     def __post_init__(self) -> None:
         self.window = min(self.window_max, self._width())
@@ -46,6 +47,8 @@ class Lane:
 
     def room(self) -> int:
         """How many more items may wait here; 0 until at least half the window is free."""
+        if self.closed:
+            return 0
         free = self.window - len(self.waiting)
         return free if free * 2 >= self.window else 0
 

@@ -29,7 +29,7 @@ from penstock.kernel.events import (
 )
 from penstock.kernel.failpoints import failpoint
 from penstock.kernel.finisher import Finisher, verdict_name
-from penstock.kernel.handler import Answer, Check, Committed, Handler, Lost
+from penstock.kernel.handler import Answer, Check, Committed, Handler, Lost, Roster
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lanes import Lane
 from penstock.kernel.queue import Item, Outcome, Policy, Queue
@@ -56,7 +56,10 @@ class Limits:
 
 
 class Pump:
-    """Works one queue with a set of handlers by topic. Build, `run`, `stop`; not reusable."""
+    """Works one queue with handlers by lane, or by topic. Build, `run`, `stop`; not reusable.
+
+    A roster brings further handlers while it runs, changes them and takes them away.
+    """
 
     def __init__(
         self,
@@ -68,18 +71,18 @@ class Pump:
         policy: Policy,
         owner: UUID,
         limits: Limits,
+        roster: Roster | None = None,
     ) -> None:
         self.queue = queue
+        self._roster = roster
         self.wakeup = Wakeup((limits.poll_ms or policy.poll_ms) / 1000)
         self._database = database
         self._events = events
         self._owner = owner
         self._limits = limits
         self._backoff = Backoff(policy.backoff_base_s, policy.backoff_cap_s)
-        self._lanes = {
-            topic: Lane(handler, 2 * limits.batch, self._on_answers, self._on_failure)
-            for topic, handler in handlers.items()
-        }
+        self._lanes = {topic: self._lane(handler) for topic, handler in handlers.items()}
+        self._rostered: set[str] = set()
         self._held: dict[int, Item] = {}
         self._counts: Counter[str] = Counter()
         self._moved = asyncio.Event()
@@ -97,6 +100,9 @@ class Pump:
         self._keeper = Keeper(
             queue, database, events, lease_s=policy.lease_s, held=self._held.values
         )
+
+    def _lane(self, handler: Handler) -> Lane:
+        return Lane(handler, 2 * self._limits.batch, self._on_answers, self._on_failure)
 
     @property
     def held_count(self) -> int:
@@ -133,6 +139,8 @@ class Pump:
                 task.cancel()
             await asyncio.gather(claimer, *background, *running, return_exceptions=True)
             await self._release(unstarted)
+            if self._roster is not None:
+                await self._roster.close()
         return WorkReport.of(self._counts + self._finisher.counts)
 
     # claiming
@@ -141,9 +149,10 @@ class Pump:
         if self._limits.deadline_s is not None:
             self._deadline = monotonic() + self._limits.deadline_s
         while not self._ending():
+            await self._look()
             limit = self._claimable()
             if limit <= 0:
-                if self._limits.items is not None and self._counts["claimed"] >= self._limits.items:
+                if self._nothing_to_come():
                     return
                 await self._wait_for_movement()
                 continue
@@ -160,6 +169,30 @@ class Pump:
                 by = await self.wakeup.wait(self._ready)
                 self._events.emit(WokeUp(self.queue.name, by))
 
+    def _nothing_to_come(self) -> bool:
+        if self._left() == 0:
+            return True
+        return self._limits.until_idle and all(lane.closed for lane in self._lanes.values())
+
+    async def _look(self) -> None:
+        """Let the lanes be what the roster says; what waits in one that goes is given back."""
+        wanted = None if self._roster is None else await self._roster.look()
+        if wanted is None:
+            return
+        unstarted: list[Item] = []
+        for name in self._rostered - wanted.keys():
+            self._lanes[name].closed = True
+            unstarted += self._lanes[name].take_unstarted()
+        for name, handler in wanted.items():
+            lane = self._lanes.get(name)
+            if lane is None:
+                self._lanes[name] = self._lane(handler)
+            else:
+                lane.handler, lane.closed = handler, False
+        self._rostered = set(wanted)
+        await self._release(unstarted)
+        self._forget(unstarted)  # also when that failed: nobody may extend these any longer
+
     def _ending(self) -> bool:
         return self._stopping.is_set() or monotonic() >= self._deadline
 
@@ -167,9 +200,16 @@ class Pump:
         if len(self._finisher) > 4 * self._limits.batch:
             return 0  # the database does not take outcomes; do not pile more work on top
         room = max((lane.room() for lane in self._lanes.values()), default=0)
-        if self._limits.items is not None:
-            room = min(room, self._limits.items - self._counts["claimed"])
-        return min(room, self._limits.batch)
+        left = self._left()
+        return (
+            min(room, self._limits.batch) if left is None else min(room, self._limits.batch, left)
+        )
+
+    def _left(self) -> int | None:
+        """How many items may still be claimed; None when there is no end."""
+        if self._limits.items is None:
+            return None
+        return self._limits.items - self._counts["claimed"]
 
     async def _wait_for_movement(self) -> None:
         # Cleared afterwards: what moved while a claim was on its way must not be slept over.
@@ -180,7 +220,10 @@ class Pump:
         self._moved.clear()
 
     async def _claim(self, limit: int) -> Sequence[Item]:
-        full = [topic for topic, lane in self._lanes.items() if not lane.room()]
+        room = {topic: lane.room() for topic, lane in self._lanes.items()}
+        full = [topic for topic, free in room.items() if not free]
+        if self._roster is not None:
+            self._roster.offer(room, self._left())
         for lane in self._lanes.values():
             lane.adapt()
         started = monotonic()

@@ -28,11 +28,15 @@ HEARTBEAT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A queue and who handles what on it, by topic; `roster` where that changes meanwhile."""
+    """A queue and who handles what on it, by topic; `roster` where that changes meanwhile.
+
+    `idle` says that nobody handles anything yet: only the roster may bring somebody.
+    """
 
     queue: Queue
     handlers: Mapping[str, Handler]
     roster: Roster | None = None
+    idle: bool = False
 
 
 class Worker:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
-from typing import assert_never
+from typing import Any, assert_never
 from uuid import UUID, uuid4
 
 from penstock.kernel.connections import (
@@ -13,30 +13,39 @@ from penstock.kernel.connections import (
     require_transaction,
     require_transaction_sync,
 )
+from penstock.kernel.database import PASSING_ERRORS
 from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Connection, Item, Outcome, Policy, Tending
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown
-from penstock.outbox import store
+from penstock.outbox import destinations, store
+from penstock.outbox.claims import Claims, lane_of
 from penstock.outbox.model import QUEUE, headers_of
 from penstock.outbox.routes import ROUTING_S, Route, Routing
 
 ERROR_LENGTH_MAX = 2000
+COLUMNS = 16  # that both kinds of claim return, in the same order
 _NO_LANES: Mapping[str, str] = {}
 
 
 class OutboxQueue:
-    """Claims the events of the given topics (None: of all), or of the given routes.
+    """Claims the events of the given topics (None: of all), or of routes and destinations.
 
-    Every verb is one round trip. Only where events have several routes a claim has one more.
+    Every verb is one round trip. Only where events have several routes, or configured destinations,
+    a claim has one more for each.
     """
 
     name = QUEUE
 
     def __init__(
-        self, topics: Iterable[str] | None = None, *, routes: Sequence[Route] = ()
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        routes: Sequence[Route] | None = None,
+        claims: Claims | None = None,
     ) -> None:
         self._topics = None if topics is None else sorted(topics)
-        self._routing = Routing.of(routes) if routes else None
+        self._routing = None if routes is None else Routing.of(routes)
+        self._claims = claims
 
     async def policy(self, conn: Connection) -> Policy:
         """The numbers this queue runs by."""
@@ -55,48 +64,39 @@ class OutboxQueue:
     ) -> Sequence[Item]:
         """Lease up to `limit` ready events under a fresh token, oldest first."""
         topics, lanes, skip = await self._route(conn, limit, skip)
-        before = monotonic()
-        rows = await store.claim(conn, limit, uuid4(), owner, topics, list(skip))
         items: list[Item] = []
-        # Unpacking values by position costs a third of looking each up by name.
-        for row in rows:
-            (
-                seq,
-                id_,
-                topic,
-                payload,
-                headers,
-                created_at,
-                attempt,
-                max_attempts,
-                token,
-                epoch,
-                expires_at,
-                lease_s,
-                ordering_key,
-                tenant,
-                event_id,
-                event_topic,
-            ) = row.values()
-            lease = Lease(token, epoch, expires_at, before + lease_s)
-            items.append(
-                Item(
-                    seq,
-                    id_,
-                    event_topic or topic,
-                    payload.encode(),
-                    headers_of(headers),
-                    created_at,
-                    attempt,
-                    max_attempts,
-                    lease,
-                    ordering_key,
-                    tenant,
-                    event_id=event_id,
-                    lane=lanes.get(topic, topic),
-                )
-            )
+        claims = self._claims
+        if claims is not None and claims.handlers is not None:
+            limit = min(limit, claims.handlers)
+        if limit > 0 and (topics is None or topics):
+            before = monotonic()
+            rows = await store.claim(conn, limit, uuid4(), owner, topics, list(skip))
+            _take(items, (row.values() for row in rows), lanes, before=before)
+        if claims is not None and claims.room:
+            try:
+                await self._claim_for(conn, claims, owner=owner, items=items)
+            except PASSING_ERRORS:
+                if not items:
+                    raise
+                # What was claimed before must not be forgotten; the next claim meets the error.
         return items
+
+    async def _claim_for(
+        self, conn: Connection, claims: Claims, *, owner: UUID, items: list[Item]
+    ) -> None:
+        before = monotonic()
+        wanted = claims.room
+        rows = await destinations.claim_for(
+            conn, list(wanted), list(wanted.values()), uuid4(), owner
+        )
+        lanes: dict[str, str] = {}
+        for row in rows:
+            lanes[row["topic"]] = lane_of(row["destination"])
+            if row["watched"]:
+                claims.watched.add(row["destination"])
+            else:
+                claims.watched.discard(row["destination"])
+        _take(items, (tuple(row.values())[:COLUMNS] for row in rows), lanes, before=before)
 
     async def _route(
         self, conn: Connection, limit: int, skip: Sequence[str]
@@ -173,6 +173,49 @@ class OutboxEnding:
         user = adapt_sync(conn)
         require_transaction_sync(user)
         store.finish_strict_sync(user, [i.key for i in items], [i.lease.token for i in items])
+
+
+def _take(
+    items: list[Item], rows: Iterable[Iterable[Any]], lanes: Mapping[str, str], *, before: float
+) -> None:
+    """Append the rows of a claim. Unpacking by position costs a third of looking up by name."""
+    for row in rows:
+        (
+            seq,
+            id_,
+            topic,
+            payload,
+            headers,
+            created_at,
+            attempt,
+            max_attempts,
+            token,
+            epoch,
+            expires_at,
+            lease_s,
+            ordering_key,
+            tenant,
+            event_id,
+            event_topic,
+        ) = row
+        lease = Lease(token, epoch, expires_at, before + lease_s)
+        items.append(
+            Item(
+                seq,
+                id_,
+                event_topic or topic,
+                payload.encode(),
+                headers_of(headers),
+                created_at,
+                attempt,
+                max_attempts,
+                lease,
+                ordering_key,
+                tenant,
+                event_id=event_id,
+                lane=lanes.get(topic, topic),
+            )
+        )
 
 
 def _keys(items: Sequence[Item], *, with_ids: bool = False) -> list[object]:

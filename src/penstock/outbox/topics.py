@@ -37,11 +37,13 @@ from penstock.kernel.queue import Connection
 from penstock.kernel.scheduler import Job
 from penstock.kernel.traces import Traces
 from penstock.kernel.worker import Assignment
-from penstock.outbox import store
+from penstock.outbox import destinations, store
+from penstock.outbox.claims import Claims
 from penstock.outbox.envelope import VERSION_HEADER
 from penstock.outbox.errors import PayloadRefused, SchemaChanged
 from penstock.outbox.model import QUEUE, Json, PublishOptions, Story
 from penstock.outbox.queue import OutboxEnding, OutboxQueue
+from penstock.outbox.relay import Relay
 from penstock.outbox.routes import check_names, routes_of
 from penstock.outbox.schemas import differences, schema_of
 
@@ -98,23 +100,31 @@ class Outbox:
         return list(dict.fromkeys(kind for kinds in asked for kind in kinds))
 
     async def assignment(self, lending: Lending) -> Assignment | None:
-        """The outbox with its bound handlers; None when no topic has one."""
-        if not self.registrations:
-            return None
+        """The outbox with its bound handlers, and a roster of the destinations that are rows."""
         routes = routes_of(self.registrations)
         async with lending.database.connection() as conn:
-            for topic in self._topics.values():
+            if not routes and not await destinations.installed(conn):
+                return None
+            for topic in self._topics.values() if routes else ():
                 await _check_schema(conn, topic)
-            await store.register(
-                conn,
-                [route.name for route in routes],
-                [route.topic for route in routes],
-                [route.destination for route in routes],
-            )
-        queue = OutboxQueue(routes=list(routes))
+            if routes:
+                await store.register(
+                    conn,
+                    [route.name for route in routes],
+                    [route.topic for route in routes],
+                    [route.destination for route in routes],
+                )
+            idle = not routes and not await destinations.serving(conn)
+        claims = Claims()
+        queue = OutboxQueue(routes=list(routes), claims=claims)
         calls = sum(r.options.concurrency for r in self.registrations)
         runtime = await lending.runtime(queue, OutboxEnding(), calls=calls)
-        return Assignment(queue, {route.lane: bind(r, runtime) for route, r in routes.items()})
+        return Assignment(
+            queue,
+            {route.lane: bind(r, runtime) for route, r in routes.items()},
+            Relay(lending, runtime, claims),
+            idle,
+        )
 
     def jobs(self, lending: Lending) -> Mapping[str, Job]:
         """Partitions made ahead and dropped by retention; a look at lines without a head."""

@@ -79,12 +79,27 @@ async def test_no_route_is_archived_as_such_once_routes_are_in_use(outbox: Route
     assert await outbox.state(event) == "NO_ROUTE"
 
 
-async def test_a_topic_of_one_route_is_claimed_as_it_is(conn: Session, outbox: Routed) -> None:
-    await outbox.route("r", "t")
+async def test_a_topic_of_one_handler_is_claimed_as_it_is(conn: Session, outbox: Routed) -> None:
+    await conn.execute("select app.outbox_register('{python/t}', '{t}', '{python}')")
     await outbox.publish(1)
     assert await outbox.expand() == 0
-    assert await conn.fetchval("select plain_routes from app.outbox_routing()") == ["r"]
+    assert await conn.fetchval("select plain_routes from app.outbox_routing()") == ["python/t"]
     await outbox.finish([await outbox.one("t")])
+
+
+async def test_what_goes_to_a_destination_takes_its_route_first(
+    conn: Session, outbox: Routed
+) -> None:
+    await outbox.route("r", "t")
+    (event,) = await outbox.publish(1)
+    assert await outbox.expand() == 1
+    assert await conn.fetchval("select plain_routes from app.outbox_routing()") == []
+    assert await outbox.claim() == [], "who claims everything does not get what a sink must send"
+    item = await outbox.one("r")
+    assert item.id == event
+    await outbox.finish([item])
+    route = "select route from public.outbox_archive where id = $1"
+    assert await conn.fetchval(route, event) == "r"
 
 
 async def test_one_route_by_pattern_or_filter_leaves_the_event_the_item(

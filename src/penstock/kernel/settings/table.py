@@ -310,6 +310,9 @@ class Settings:
             secret=True,
         ),
     ] = ()
+    event_source: Annotated[
+        str, Spec("outbox", "What envelopes of events give as their source.", parse.text)
+    ] = "penstock"
     kafka_broker: Annotated[
         str | None,
         Spec(

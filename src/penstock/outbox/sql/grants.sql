@@ -4,7 +4,8 @@ grant usage on schema app to penstock_outbox_ingest, penstock_outbox_executor, p
 grant insert (id, tenant_id, topic, payload, headers, created_at, ordering_key) on public.outbox
     to penstock_outbox_ingest;
 grant usage on sequence penstock.outbox_next to penstock_outbox_ingest;
-grant select on app.outbox_stats, app.outbox_dead, app.outbox_blocked_keys
+grant select on app.outbox_stats, app.outbox_dead, app.outbox_blocked_keys,
+    app.outbox_destination_stats
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
 -- Payloads are not among the columns: penstock.story shows one, to operators, and audits it.
 grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempts, replay_count,
@@ -37,7 +38,8 @@ create policy producers on public.outbox for insert
 
 insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story, kinds)
 values ('outbox', 'outbox', 'app.outbox_dead', 'app.outbox_stats',
-        'app.outbox_replay', 'app.outbox_discard', 'app.outbox_story', array['topic'])
+        'app.outbox_replay', 'app.outbox_discard', 'app.outbox_story',
+        array['topic', 'destination'])
 on conflict (queue) do update set kinds = excluded.kinds;
 grant usage on schema payments, ledger to penstock_outbox_ingest, penstock_operator,
     penstock_readonly, penstock_auditor;

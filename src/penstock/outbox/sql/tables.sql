@@ -69,6 +69,8 @@ create index outbox_fair on public.outbox (tenant_id, pos)
     where pos is not null and tenant_id is not null;
 create unique index outbox_head on public.outbox (key_hash)
     where key_hash is not null and turn is null and parked_at is null;
+create index outbox_routed on public.outbox (topic, pos)
+    where pos is not null and route is not null;
 create index outbox_parent on public.outbox (parent) where parent is not null;
 create index outbox_line on public.outbox (key_hash, turn) where turn is not null;
 
@@ -141,24 +143,49 @@ create table public.outbox_key_checks (
 comment on table public.outbox_key_checks is 'Ordering keys that housekeeping must look at.';
 
 create table public.outbox_destinations (
-    name              text        primary key check (name ~ '^[a-zA-Z0-9][a-zA-Z0-9_.:-]{0,99}$'),
-    kind              text        not null
+    name               text        primary key check (name ~ '^[a-zA-Z0-9][a-zA-Z0-9_.:-]{0,99}$'),
+    kind               text        not null
         check (kind in ('http', 'kafka', 'nats', 'sql', 'python', 'stdout')),
-    config            jsonb       not null default '{}' check (jsonb_typeof(config) = 'object'),
-    secret_refs       text[]      not null default '{}',
-    concurrency       integer     not null default 8 check (concurrency between 1 and 1000),
-    rate_per_s        numeric     check (rate_per_s > 0),
-    enabled           boolean     not null default true,
-    breaker           text        not null default 'closed'
+    config             jsonb       not null default '{}' check (jsonb_typeof(config) = 'object'),
+    secret_refs        text[]      not null default '{}',
+    concurrency        integer     not null default 8 check (concurrency between 1 and 1000),
+    rate_per_s         numeric     check (rate_per_s > 0),
+    rate_left          numeric,
+    rate_at            timestamptz,
+    enabled            boolean     not null default true,
+    breaker            text        not null default 'closed'
         check (breaker in ('closed', 'open', 'half_open')),
-    breaker_failures  integer     not null default 0,
-    breaker_opened_at timestamptz,
-    breaker_until     timestamptz,
-    created_at        timestamptz not null default penstock.clock()
-);
+    breaker_after      integer     not null default 5 check (breaker_after between 1 and 1000),
+    breaker_pause_s    numeric     not null default 5 check (breaker_pause_s > 0),
+    breaker_failures   integer     not null default 0,
+    breaker_opens      integer     not null default 0,
+    breaker_opened_at  timestamptz,
+    breaker_until      timestamptz,
+    breaker_window_at  timestamptz not null default '-infinity',
+    breaker_window_ok  integer     not null default 0,
+    breaker_window_bad integer     not null default 0,
+    last_error         text        check (length(last_error) <= 60),
+    last_error_at      timestamptz,
+    fault              text        check (length(fault) <= 500),
+    fault_at           timestamptz,
+    created_at         timestamptz not null default penstock.clock(),
+    constraint outbox_destinations_breaker_whole check (
+        (breaker = 'closed') = (breaker_until is null))
+) with (fillfactor = 50);
 comment on table public.outbox_destinations is 'Where events go: configured sinks.';
 comment on column public.outbox_destinations.secret_refs is
     'Names of secrets that the worker looks up; never the secrets.';
+comment on column public.outbox_destinations.rate_left is
+    'What was left of the rate at rate_at; all workers draw from it.';
+comment on column public.outbox_destinations.breaker_after is
+    'How many failures in a row open the breaker.';
+comment on column public.outbox_destinations.breaker_pause_s is
+    'How long it stays open the first time; twice as long each further time, five minutes at most.';
+comment on column public.outbox_destinations.breaker_failures is 'Failures in a row, of all workers.';
+comment on column public.outbox_destinations.breaker_until is
+    'While open: when one delivery is let through. While half open: until when its answer may come.';
+comment on column public.outbox_destinations.fault is
+    'Why a worker could not use it as configured; of interest while fault_at is recent.';
 
 create table public.outbox_routes (
     route       text        primary key check (length(route) between 1 and 200),

@@ -65,3 +65,26 @@ create or replace view app.outbox_deliveries as
     where e.event_id is not null;
 comment on view app.outbox_deliveries is
     'Events with several routes: one row for each route, with a life of its own.';
+
+create or replace view app.outbox_destination_stats as
+    select d.name, d.kind, d.enabled, d.concurrency, d.rate_per_s, d.breaker, d.breaker_opened_at,
+           d.breaker_until, d.breaker_failures, d.last_error, d.last_error_at,
+           case when d.fault_at > penstock.clock() - interval '2 minutes' then d.fault end as fault,
+           exists (select from penstock.pause p
+                   where p.target = 'destination/' || d.name
+                     and (p.until_at is null or p.until_at > penstock.clock())) as paused,
+           coalesce(w.ready, 0) as ready, coalesce(w.waiting, 0) as waiting,
+           coalesce(w.leased, 0) as leased, coalesce(w.dead, 0) as dead
+    from public.outbox_destinations d
+    left join (
+        select r.destination,
+               count(*) filter (where o.pos is not null) as ready,
+               count(*) filter (where o.next_attempt_at is not null or o.turn is not null) as waiting,
+               count(*) filter (where o.processing_token is not null) as leased,
+               count(*) filter (where o.dead_at is not null or o.held_at is not null) as dead
+        from public.outbox o join public.outbox_routes r on r.route = o.route
+        group by r.destination
+    ) w on w.destination = d.name
+    where d.kind <> 'python';
+comment on view app.outbox_destination_stats is
+    'Configured destinations: their state, and how many deliveries are on their way to each.';

@@ -25,7 +25,8 @@ as $$
 declare
     v_limit integer := least(greatest(coalesce(p_limit, 100), 1), 1000);
     v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
-    v_skip text[] := coalesce(p_skip, '{}') || penstock.paused('topic');
+    v_skip text[] := coalesce(p_skip, '{}') || penstock.paused('topic')
+        || app.outbox_elsewhere(p_topics is null);
     v_lease_s integer;
     v_max integer;
     v_fair boolean;

@@ -1,0 +1,211 @@
+"""One call per SQL function about destinations and routes. Nothing here decides anything."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from penstock.kernel.database import call
+from penstock.kernel.queue import Connection
+
+Rows = Sequence[Mapping[str, Any]]
+
+_SERVING = (
+    "select name, kind, config::text, secret_refs, concurrency, rate_per_s, routes"
+    " from app.outbox_serving()"
+)
+_CLAIM_FOR = (
+    "select seq, id, topic, payload::text, headers::text, created_at, attempts, max_attempts,"
+    " processing_token, lease_epoch, lease_expires_at, lease_s, ordering_key, tenant_id, event_id,"
+    " event_topic, destination, watched"
+    " from app.outbox_claim_for($1::text[], $2::integer[], $3::uuid, $4::uuid)"
+)
+_WEIGH = (
+    "select name, breaker, moved from app.outbox_weigh($1::text[], $2::integer[], $3::integer[],"
+    " $4::text[])"
+)
+_STATS = """
+select name, kind, enabled, concurrency, rate_per_s, breaker, breaker_opened_at, breaker_until,
+       breaker_failures, last_error, last_error_at, fault, paused, ready, waiting, leased, dead
+from app.outbox_destination_stats order by name
+"""
+_SETTINGS = """
+select name, kind, config::text, secret_refs, concurrency, rate_per_s, enabled, breaker_after,
+       breaker_pause_s
+from public.outbox_destinations where name = $1 and kind <> 'python'
+"""
+_ROUTES = """
+select route, topic, filter::text, destination, enabled from public.outbox_routes order by 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A destination as configured; secrets only as references."""
+
+    name: str
+    kind: str
+    config: Mapping[str, Any]
+    secret_refs: tuple[str, ...]
+    concurrency: int
+    rate_per_s: float | None
+    routes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """A breaker after a report: closed, open or half_open, and whether the report moved it."""
+
+    breaker: str
+    moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationStats:
+    """The state of a destination, and how many deliveries are on their way to it."""
+
+    name: str
+    kind: str
+    enabled: bool
+    concurrency: int
+    rate_per_s: float | None
+    breaker: str
+    breaker_opened_at: datetime | None
+    breaker_until: datetime | None
+    breaker_failures: int
+    last_error: str | None
+    last_error_at: datetime | None
+    fault: str | None
+    paused: bool
+    ready: int
+    waiting: int
+    leased: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRow:
+    """A route as configured."""
+
+    route: str
+    topic: str
+    filter: str | None
+    destination: str
+    enabled: bool
+
+
+async def installed(conn: Connection) -> bool:
+    """Whether this database has an outbox."""
+    query = "select to_regclass('public.outbox_destinations') is not null as there"
+    return bool((await call(conn, query))[0]["there"])
+
+
+async def serving(conn: Connection) -> list[Row]:
+    """The destinations that workers deliver to."""
+    return [_row(row) for row in await call(conn, _SERVING)]
+
+
+async def claim_for(conn: Connection, *args: object) -> Rows:
+    """Lease deliveries: destinations, how many for each, token, owner."""
+    return await call(conn, _CLAIM_FOR, *args)
+
+
+async def weigh(conn: Connection, *args: object) -> dict[str, Breaker]:
+    """Tell successes and failures by destination; returns their breakers."""
+    rows = await call(conn, _WEIGH, *args)
+    return {row["name"]: Breaker(row["breaker"], row["moved"]) for row in rows}
+
+
+async def gone(conn: Connection, name: str, why: str) -> bool:
+    """Disable a destination that says it is gone; false when it was disabled before."""
+    rows = await call(conn, "select app.outbox_gone($1, $2) as audit_id", name, why)
+    return rows[0]["audit_id"] is not None
+
+
+async def fault(conn: Connection, faults: Mapping[str, str | None]) -> None:
+    """Say why destinations cannot be used here, or (None) that they can."""
+    query = "select app.outbox_fault($1::text[], $2::text[])"
+    await call(conn, query, list(faults), list(faults.values()))
+
+
+async def stats(conn: Connection) -> list[DestinationStats]:
+    """Every configured destination."""
+    return [DestinationStats(**_numbers(row)) for row in await call(conn, _STATS)]
+
+
+async def settings_of(conn: Connection, name: str) -> Mapping[str, Any] | None:
+    """How a destination is configured."""
+    rows = await call(conn, _SETTINGS, name)
+    if not rows:
+        return None
+    found = _numbers(rows[0])
+    return {**found, "config": json.loads(found["config"])}
+
+
+async def put(
+    conn: Connection,
+    name: str,
+    values: Mapping[str, Any],
+    *,
+    kind: str | None = None,
+    reason: str,
+    operator: str,
+) -> UUID:
+    """Configure a destination; fields that are not named stay. Returns the audit id."""
+    query = "select app.outbox_put_destination($1, $2, $3::jsonb, $4, $5) as audit_id"
+    rows = await call(conn, query, name, kind, json.dumps(dict(values)), reason, operator)
+    return UUID(str(rows[0]["audit_id"]))
+
+
+async def rotate(
+    conn: Connection, name: str, reference: str | None, *, reason: str, operator: str
+) -> UUID:
+    """Put a new secret first, or (None) end all but the first. Returns the audit id."""
+    query = "select app.outbox_rotate_destination($1, $2, $3, $4) as audit_id"
+    rows = await call(conn, query, name, reference, reason, operator)
+    return UUID(str(rows[0]["audit_id"]))
+
+
+async def routes(conn: Connection) -> list[RouteRow]:
+    """Every route, those of handlers in Python too."""
+    return [RouteRow(**dict(row)) for row in await call(conn, _ROUTES)]
+
+
+async def set_route(
+    conn: Connection, route: str, values: Mapping[str, Any], *, reason: str, operator: str
+) -> UUID:
+    """Write a route; fields that are not named stay. Returns the audit id."""
+    query = "select app.outbox_set_route($1, $2::jsonb, $3, $4) as audit_id"
+    rows = await call(conn, query, route, json.dumps(dict(values)), reason, operator)
+    return UUID(str(rows[0]["audit_id"]))
+
+
+async def remove_route(conn: Connection, route: str, *, reason: str, operator: str) -> UUID:
+    """Take a route away and cancel what waits on it. Returns the audit id."""
+    query = "select app.outbox_remove_route($1, $2, $3) as audit_id"
+    rows = await call(conn, query, route, reason, operator)
+    return UUID(str(rows[0]["audit_id"]))
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    rate = row["rate_per_s"]
+    return Row(
+        row["name"],
+        row["kind"],
+        json.loads(row["config"]),
+        tuple(row["secret_refs"]),
+        row["concurrency"],
+        None if rate is None else float(rate),
+        tuple(row["routes"]),
+    )
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its rates as floats: numeric stays exact in the table, where it is reckoned."""
+    found = dict(row)
+    for name in ("rate_per_s", "breaker_pause_s"):
+        if found.get(name) is not None:
+            found[name] = float(found[name])
+    return found

@@ -1,0 +1,120 @@
+"""A sink as the pump sees it: claimed items in, verdicts out, and a word to the breaker."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from penstock.kernel.eager import within
+from penstock.kernel.event import Event
+from penstock.kernel.failpoints import failpoint
+from penstock.kernel.handler import LOST, Answer
+from penstock.kernel.handlers import Runtime
+from penstock.kernel.queue import Item
+from penstock.kernel.verdict import Reject, Retry, Verdict
+from penstock.outbox.envelope import Envelope
+from penstock.outbox.sinks.sink import Delivery, Destination, Sink
+
+ATTEMPTS_BY_POLICY = 1000  # the queue's own max_attempts is what counts
+TIMEOUT_S = 60.0  # for a sink that does not say how long it may take
+MARGIN_S = 5.0  # a sink ends by its own limit; this one is for a sink that hangs
+CLOSE_WITHIN_S = 60.0
+
+Note: TypeAlias = Callable[[str, Sequence[Verdict]], None]
+
+
+class SinkHandler:
+    """Delivers the items of one destination. What a sink raises is its fault, not the item's."""
+
+    def __init__(
+        self, destination: Destination, sink: Sink, runtime: Runtime, *, source: str, note: Note
+    ) -> None:
+        self.size = sink.size
+        self.concurrency = destination.concurrency
+        self.timeout_s = float(getattr(sink, "timeout_s", TIMEOUT_S)) + MARGIN_S
+        self.max_attempts = min(ATTEMPTS_BY_POLICY, runtime.attempts_max)
+        self._name = destination.name
+        self._sink = sink
+        self._runtime = runtime
+        self._source = source
+        self._note = note
+        self._margin_s = min(self.timeout_s, runtime.lease_s / 3)
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def handle(self, items: Sequence[Item]) -> Sequence[Answer]:
+        """Deliver each item and answer in the order of the items."""
+        self._running += 1
+        self._idle.clear()
+        try:
+            return await self._handle(items)
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    async def close(self) -> None:
+        """Let running calls end, for a while, then close the sink."""
+        try:
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await self._idle.wait()
+        except TimeoutError:
+            pass  # a call that hangs must not keep a connection open for ever
+        await self._sink.close()
+
+    async def _handle(self, items: Sequence[Item]) -> Sequence[Answer]:
+        answers: dict[int, Answer] = {}
+        deliveries: dict[int, Delivery] = {}
+        for item in items:
+            try:
+                deliveries[item.key] = self._delivery(item)
+            except ValueError as error:  # plain SQL may have stored any header
+                answers[item.key] = Reject("PAYLOAD_INVALID", type(error).__name__)
+        for key in await self._lost([item for item in items if item.key in deliveries]):
+            del deliveries[key]
+            answers[key] = LOST
+        if deliveries:
+            verdicts = await self._deliver(items[0], list(deliveries.values()))
+            answers |= dict(zip(deliveries, verdicts, strict=True))
+        return [answers[item.key] for item in items]
+
+    def _delivery(self, item: Item) -> Delivery:
+        event = Event(
+            item.event_id or item.id,
+            item.topic,
+            None,
+            item.headers,
+            item.created_at,
+            item.ordering_key,
+            item.tenant,
+            item.payload,
+        )
+        envelope = Envelope.of(event, source=self._source)
+        return Delivery(item.topic, envelope, item.attempt, item.lease.epoch, item.headers)
+
+    async def _lost(self, items: Sequence[Item]) -> set[int]:
+        """Items that are no longer ours; a lease too short for a call is prolonged first."""
+        short = [item for item in items if not item.lease.covers(self._margin_s)]
+        lost = {item.key for item in short if item.lease.lost}
+        kept = [item for item in short if not item.lease.lost]
+        if kept:
+            lost |= {item.key for item in await self._runtime.extend(kept)}
+        return lost
+
+    async def _deliver(self, first: Item, deliveries: Sequence[Delivery]) -> Sequence[Verdict]:
+        failpoint("before_effect")
+        with self._runtime.traces.handling(self._runtime.queue, first) as span:
+            try:
+                verdicts = await within(self._call(deliveries), self.timeout_s)
+            except TimeoutError:
+                verdicts = [Retry(code="TIMEOUT", reason="the sink hangs")] * len(deliveries)
+            except Exception:
+                self._note(self._name, [Retry(code="SINK_RAISED")])
+                raise
+            span.end(verdicts[0])
+        failpoint("after_effect")
+        self._note(self._name, verdicts)
+        return verdicts
+
+    async def _call(self, deliveries: Sequence[Delivery]) -> Sequence[Verdict]:
+        return await self._sink.deliver(deliveries)

@@ -1,0 +1,38 @@
+create or replace function app.outbox_pick_for(p_destinations text[], p_allowed integer[])
+returns tid[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+    v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
+    v_paused text[] := penstock.paused('topic');
+begin
+    return array(
+        select x.tid
+        from unnest(p_destinations, p_allowed) as a (name, allowed)
+        cross join lateral (
+            select y.tid
+            from public.outbox_routes r
+            cross join lateral (
+                select o.ctid as tid, o.pos
+                from public.outbox o
+                where o.topic = r.route and o.route is not null and o.pos > v_wm
+                  and o.event_topic <> all (v_paused)
+                order by o.pos limit a.allowed
+                for update skip locked
+            ) y
+            where r.destination = a.name and r.enabled
+            order by y.pos limit a.allowed
+        ) x);
+end
+$$;
+
+comment on function app.outbox_pick_for(text[], integer[]) is
+    'Lock ready deliveries of destinations, up to a number for each.';
+revoke all on function app.outbox_pick_for(text[], integer[]) from public;

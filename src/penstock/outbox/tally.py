@@ -1,0 +1,123 @@
+"""How deliveries went, counted by destination and told to the breaker that all workers share.
+
+Nothing is written while all goes well: only failures are told, and successes that end a row of
+failures or answer a breaker's question. What came meanwhile goes into one statement.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+from penstock.kernel.database import PASSING_ERRORS, Database
+from penstock.kernel.events import DestinationChanged, Events
+from penstock.kernel.verdict import Done, Reject, Verdict
+from penstock.outbox import destinations
+
+GONE = "HTTP_410"
+WINDOW_S = 10.0
+RETRY_S = 1.0
+FINAL_S = 2.0
+
+
+@dataclass(slots=True)
+class _Count:
+    """Calls to one destination since the last report; `ok` of the last seconds only."""
+
+    ok: int = 0
+    failed: int = 0
+    code: str = ""
+    gone: bool = False
+    since: float = field(default_factory=monotonic)
+
+
+class Tally:
+    """Counts verdicts of one worker; `open_now` holds the breakers found open by reporting."""
+
+    def __init__(self, database: Database, events: Events, watched: Collection[str]) -> None:
+        self._database = database
+        self._events = events
+        self._watched = watched
+        self._counts: dict[str, _Count] = {}
+        self._due = asyncio.Event()
+        self.open_now: set[str] = set()
+
+    def note(self, destination: str, verdicts: Sequence[Verdict]) -> None:
+        """Count what came of a call. A refusal of one event is an answer like any other."""
+        count = self._counts.setdefault(destination, _Count())
+        if monotonic() - count.since > WINDOW_S:
+            count.ok, count.since = 0, monotonic()
+        for verdict in verdicts:
+            if isinstance(verdict, Done | Reject):
+                count.ok += 1
+            else:
+                count.failed += 1
+                count.code = verdict.code
+                count.gone = count.gone or verdict.code == GONE
+        if count.failed or destination in self._watched:
+            self._due.set()
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                await self._report()
+            except PASSING_ERRORS:
+                self._due.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def finish(self) -> None:
+        """Report what is left, if that is quickly done: the breaker is of use to others only."""
+        try:
+            async with asyncio.timeout(FINAL_S):
+                await self._report()
+        except TimeoutError:
+            return
+        except PASSING_ERRORS:
+            return
+
+    async def _report(self) -> None:
+        told = {
+            name: count
+            for name, count in self._counts.items()
+            if count.failed or (count.ok and name in self._watched)
+        }
+        if not told:
+            return
+        for name in told:
+            del self._counts[name]
+        try:
+            await self._write(told)
+        except BaseException:
+            for name, count in told.items():
+                self._add_back(name, count)
+            raise
+
+    async def _write(self, told: dict[str, _Count]) -> None:
+        counts = list(told.values())
+        async with self._database.connection() as conn:
+            states = await destinations.weigh(
+                conn,
+                list(told),
+                [count.ok for count in counts],
+                [count.failed for count in counts],
+                [count.code for count in counts],
+            )
+            for name, count in told.items():
+                if count.gone and await destinations.gone(conn, name, count.code):
+                    self._events.emit(DestinationChanged(name, "gone", count.code))
+        for name, state in states.items():
+            if state.breaker == "open":
+                self.open_now.add(name)
+            if state.moved:
+                code = told[name].code if state.breaker == "open" else ""
+                self._events.emit(DestinationChanged(name, state.breaker, code))
+
+    def _add_back(self, name: str, count: _Count) -> None:
+        newer = self._counts.setdefault(name, _Count())
+        newer.ok += count.ok
+        newer.failed += count.failed
+        newer.code = newer.code or count.code
+        newer.gone = newer.gone or count.gone
