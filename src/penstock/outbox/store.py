@@ -178,6 +178,11 @@ async def purge_relays(conn: Connection) -> None:
     await call(conn, "select app.outbox_purge_relays()")
 
 
+async def tend_alerts(conn: Connection) -> None:
+    """Send alerts that waited for a route, and try dead ones again."""
+    await call(conn, "select app.outbox_tend_alerts()")
+
+
 async def cancel(conn: Connection, event: UUID, reason: str) -> bool:
     """Withdraw an event that is not in flight."""
     query = "select app.outbox_cancel($1::text::uuid, $2::text) as cancelled"

@@ -14,6 +14,7 @@ grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempt
 grant select on public.outbox_destinations, public.outbox_routes, public.outbox_schemas,
     public.outbox_functions, app.outbox_deliveries
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
+grant select on public.outbox_alerts to penstock_operator, penstock_readonly, penstock_auditor;
 grant select on public.outbox_attempts to penstock_operator, penstock_auditor;
 
 do $$
@@ -41,6 +42,9 @@ values ('outbox', 'outbox', 'app.outbox_dead', 'app.outbox_stats',
         'app.outbox_replay', 'app.outbox_discard', 'app.outbox_story',
         array['topic', 'destination'])
 on conflict (queue) do update set kinds = excluded.kinds;
+grant usage on schema relay to penstock_operator, penstock_readonly, penstock_auditor;
+grant select (source, id, route, retry_count, last_error, moved_at, alerted_at)
+    on relay.dead_letters to penstock_operator, penstock_readonly, penstock_auditor;
 grant usage on schema payments, ledger to penstock_outbox_ingest, penstock_operator,
     penstock_readonly, penstock_auditor;
 select app.outbox_grant_relay(r) from unnest(
@@ -50,3 +54,4 @@ select app.outbox_partitions();
 select penstock.put_job('outbox_partitions', 3600);
 select penstock.put_job('outbox_check_keys', 600);
 select penstock.put_job('outbox_purge_dedupe', 600);
+select penstock.put_job('outbox_alerts', 300);

@@ -209,6 +209,29 @@ create table public.outbox_schemas (
 );
 comment on table public.outbox_schemas is 'JSON Schema of the payloads of each topic, by version.';
 
+-- What has gone wrong lately, by kind: ten thousand dead events of one cause are one alert with a
+-- count. What is not in an alert yet is counted in unsent.
+create table public.outbox_alerts (
+    topic       text        not null,
+    state       text        not null check (state in ('DEAD', 'HELD')),
+    fingerprint text        not null,
+    error_code  text,
+    error       text,
+    total       bigint      not null,
+    unsent      bigint      not null,
+    examples    uuid[]      not null,
+    first_at    timestamptz not null,
+    last_at     timestamptz not null,
+    alerted_at  timestamptz,
+    event_id    uuid,
+    primary key (topic, state, fingerprint)
+);
+create index outbox_alerts_last on public.outbox_alerts (last_at);
+comment on table public.outbox_alerts is 'Kinds of dead and held events, and when each was alerted.';
+comment on column public.outbox_alerts.unsent is 'How many are in no alert yet.';
+comment on column public.outbox_alerts.alerted_at is 'When the last alert went out, or will.';
+comment on column public.outbox_alerts.event_id is 'The last alert, an event of penstock.alert.';
+
 -- Outlives the event: a repetition is recognised for a month, delivered or not.
 create table public.outbox_dedupe (
     dedupe_key text        not null,
@@ -232,6 +255,7 @@ alter table public.outbox_destinations     enable row level security;
 alter table public.outbox_routes           enable row level security;
 alter table public.outbox_schemas          enable row level security;
 alter table public.outbox_dedupe           enable row level security;
+alter table public.outbox_alerts           enable row level security;
 alter table public.outbox_key_checks       enable row level security;
 alter table public.outbox                  enable row level security;
 alter table public.outbox_archive          enable row level security;

@@ -88,3 +88,17 @@ create or replace view app.outbox_destination_stats as
     where d.kind <> 'python';
 comment on view app.outbox_destination_stats is
     'Configured destinations: their state, and how many deliveries are on their way to each.';
+
+create or replace view relay.dead_letters as
+    select coalesce(o.relay, e.relay) as source, coalesce(o.event_id, o.id) as id, o.route, o.payload,
+           o.total_attempts as retry_count, coalesce(o.error, o.error_code) as last_error,
+           o.dead_at as moved_at, a.alerted_at
+    from public.outbox o
+    left join public.outbox e on e.seq = o.parent
+    left join public.outbox_alerts a
+           on a.topic = coalesce(o.event_topic, o.topic) and a.state = 'DEAD'
+          and a.fingerprint = penstock.fingerprint(o.error_code, o.error)
+          and a.last_at >= o.dead_at
+    where o.dead_at is not null and coalesce(o.relay, e.relay) is not null;
+comment on view relay.dead_letters is
+    'Rows of relay tables whose attempts are used up, and when an alert of their kind went out.';

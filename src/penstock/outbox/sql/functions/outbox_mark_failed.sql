@@ -15,6 +15,7 @@ as $$
 declare
     v_max integer := (select c.max_attempts from penstock.queue_config c where c.queue = 'outbox');
     v_done bigint[];
+    v_over bigint[];
     v_left integer[];
 begin
     with told as (
@@ -38,13 +39,17 @@ begin
         from told t
         where o.seq = t.seq and t.token is not null
           and o.processing_token is not distinct from t.token  -- see outbox_extend
-        returning o.seq, o.id, t.token, o.lease_epoch, upper(t.verdict) as outcome, t.code, t.error
+        returning o.seq, o.id, t.token, o.lease_epoch, upper(t.verdict) as outcome, t.code, t.error,
+                  o.next_attempt_at is null as over
     ), kept as (
         insert into public.outbox_attempts
             (seq, event_id, lease_token, lease_epoch, outcome, error_code, error)
         select e.seq, e.id, e.token, e.lease_epoch, e.outcome, e.code, e.error from ended e
     )
-    select array_agg(e.seq) into v_done from ended e;
+    select array_agg(e.seq), array_agg(e.seq) filter (where e.over) into v_done, v_over from ended e;
+    if v_over is not null then
+        perform app.outbox_alert(v_over);
+    end if;
     v_left := array(
         select i from generate_subscripts(p_seqs, 1) as i
         where p_seqs[i] <> all (coalesce(v_done, '{}')));

@@ -14,6 +14,7 @@ declare
     v_now timestamptz := penstock.clock();
     v_floor timestamptz := penstock.time_floor('penstock.outbox_lease');
     v_count integer;
+    v_over bigint[];
 begin
     if p_from_zero then
         v_floor := '-infinity';
@@ -40,12 +41,17 @@ begin
             error = 'the worker died or lost its lease'
         from expired e
         where o.ctid = e.ctid
-        returning o.seq, o.id, e.token, o.lease_epoch
+        returning o.seq, o.id, e.token, o.lease_epoch, o.dead_at
+    ), kept as (
+        insert into public.outbox_attempts
+            (seq, event_id, lease_token, lease_epoch, outcome, error_code)
+        select b.seq, b.id, b.token, b.lease_epoch, 'ZOMBIE', 'ZOMBIE' from back b
     )
-    insert into public.outbox_attempts
-        (seq, event_id, lease_token, lease_epoch, outcome, error_code)
-    select b.seq, b.id, b.token, b.lease_epoch, 'ZOMBIE', 'ZOMBIE' from back b;
-    get diagnostics v_count = row_count;
+    select count(*), array_agg(b.seq) filter (where b.dead_at is not null) into v_count, v_over
+    from back b;
+    if v_over is not null then
+        perform app.outbox_alert(v_over);
+    end if;
     return v_count;
 end
 $$;
