@@ -88,7 +88,7 @@ def with_alchemy(driver: str) -> Callable[[str, bool], Opened]:
     return opened
 
 
-def _address(url: str, driver: str) -> tuple[str, dict[str, Any]]:
+def alchemy_address(url: str, driver: str) -> tuple[str, dict[str, Any]]:
     parts = urlsplit(url)
     place = {name: values[0] for name, values in parse_qs(parts.query).items()}
     place["port"] = str(place.get("port", 5432))
@@ -97,7 +97,7 @@ def _address(url: str, driver: str) -> tuple[str, dict[str, Any]]:
 
 
 def _async_engine(url: str, driver: str, autocommit: bool) -> Any:
-    address, arguments = _address(url, driver)
+    address, arguments = alchemy_address(url, driver)
     engine = create_async_engine(address, connect_args=arguments, poolclass=NullPool)
     return engine.execution_options(isolation_level="AUTOCOMMIT") if autocommit else engine
 
@@ -122,7 +122,7 @@ def with_psycopg_sync(url: str, autocommit: bool) -> Iterator[Any]:
 
 @sync_manager
 def with_session_sync(url: str, autocommit: bool) -> Iterator[Any]:
-    engine = create_engine(_address(url, "psycopg")[0], poolclass=NullPool)
+    engine = create_engine(alchemy_address(url, "psycopg")[0], poolclass=NullPool)
     if autocommit:
         engine = engine.execution_options(isolation_level="AUTOCOMMIT")
     with Session(engine) as session:
@@ -132,7 +132,7 @@ def with_session_sync(url: str, autocommit: bool) -> Iterator[Any]:
 @sync_manager
 def with_alchemy_sync(url: str, autocommit: bool) -> Iterator[Any]:
     engine = create_engine(
-        _address(url, "psycopg")[0],
+        alchemy_address(url, "psycopg")[0],
         poolclass=NullPool,
         isolation_level="AUTOCOMMIT" if autocommit else "READ COMMITTED",
     )
