@@ -23,11 +23,17 @@ class Lost:
     """The lease was lost and no effect of this attempt remains: there is nothing to write."""
 
 
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The handler has not begun: the item goes back as it was, and the attempt does not count."""
+
+
 COMMITTED = Committed()
 CHECK = Check()
 LOST = Lost()
+BACK = Back()
 
-Answer: TypeAlias = Verdict | Committed | Check | Lost
+Answer: TypeAlias = Verdict | Committed | Check | Lost | Back
 
 
 class Handler(Protocol):

@@ -29,7 +29,7 @@ from penstock.kernel.events import (
 )
 from penstock.kernel.failpoints import failpoint
 from penstock.kernel.finisher import Finisher, verdict_name
-from penstock.kernel.handler import Answer, Check, Committed, Handler, Lost, Roster
+from penstock.kernel.handler import Answer, Back, Check, Committed, Handler, Lost, Roster
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lanes import Lane
 from penstock.kernel.queue import Item, Outcome, Policy, Queue
@@ -84,6 +84,7 @@ class Pump:
         self._lanes = {topic: self._lane(handler) for topic, handler in handlers.items()}
         self._rostered: set[str] = set()
         self._held: dict[int, Item] = {}
+        self._back: list[Item] = []
         self._counts: Counter[str] = Counter()
         self._moved = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -150,6 +151,7 @@ class Pump:
             self._deadline = monotonic() + self._limits.deadline_s
         while not self._ending():
             await self._look()
+            await self._give_back()
             limit = self._claimable()
             if limit <= 0:
                 if self._nothing_to_come():
@@ -174,15 +176,19 @@ class Pump:
             return True
         return self._limits.until_idle and all(lane.closed for lane in self._lanes.values())
 
+    async def _give_back(self) -> None:
+        back, self._back = self._back, []
+        await self._release(back)
+        self._forget(back)  # also when that failed: nobody may extend these any longer
+
     async def _look(self) -> None:
         """Let the lanes be what the roster says; what waits in one that goes is given back."""
         wanted = None if self._roster is None else await self._roster.look()
         if wanted is None:
             return
-        unstarted: list[Item] = []
         for name in self._rostered - wanted.keys():
             self._lanes[name].closed = True
-            unstarted += self._lanes[name].take_unstarted()
+            self._back += self._lanes[name].take_unstarted()
         for name, handler in wanted.items():
             lane = self._lanes.get(name)
             if lane is None:
@@ -190,8 +196,6 @@ class Pump:
             else:
                 lane.handler, lane.closed = handler, False
         self._rostered = set(wanted)
-        await self._release(unstarted)
-        self._forget(unstarted)  # also when that failed: nobody may extend these any longer
 
     def _ending(self) -> bool:
         return self._stopping.is_set() or monotonic() >= self._deadline
@@ -285,6 +289,10 @@ class Pump:
                 case Lost():
                     self._counts["stale"] += 1
                     self._forget([item])
+                case Back():
+                    self._back.append(item)
+                    self.wakeup.ring()
+                    continue
                 case Check():
                     self._finish(item, DONE)
                 case _:

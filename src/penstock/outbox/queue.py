@@ -92,6 +92,7 @@ class OutboxQueue:
         lanes: dict[str, str] = {}
         for row in rows:
             lanes[row["topic"]] = lane_of(row["destination"])
+            claims.open.discard(row["destination"])  # or it would not have been given
             if row["watched"]:
                 claims.watched.add(row["destination"])
             else:

@@ -61,7 +61,7 @@ class Relay:
         self._claims = claims
         self._served: dict[str, _Served] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tally = Tally(lending.database, lending.events, claims.watched)
+        self._tally = Tally(lending.database, lending.events, claims)
         self._telling: asyncio.Task[None] | None = None
         self._looked_at = float("-inf")
         self._changed = False
@@ -76,15 +76,13 @@ class Relay:
             await self._refresh()
             if first:
                 await self._wait_for_openings()
-        shut, self._tally.open_now = self._tally.open_now, set()
-        if not self._changed and not shut:
+        if not self._changed:
             return None
-        # Left out once: what waits in the lane of a breaker that opened is given back uncounted.
-        self._changed = bool(shut)
+        self._changed = False
         return {
             lane_of(name): served.handler
             for name, served in self._served.items()
-            if served.handler is not None and name not in shut
+            if served.handler is not None
         }
 
     def offer(self, room: Mapping[str, int], limit: int | None) -> None:
@@ -162,7 +160,7 @@ class Relay:
             sink,
             self._runtime,
             source=settings.event_source,
-            note=self._tally.note,
+            tally=self._tally,
         )
         return handler, handler.close
 

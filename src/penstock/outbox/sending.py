@@ -1,32 +1,30 @@
 """A sink as the pump sees it: claimed items in, verdicts out, and a word to the breaker."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from penstock.kernel.eager import within
 from penstock.kernel.event import Event
 from penstock.kernel.failpoints import failpoint
-from penstock.kernel.handler import LOST, Answer
+from penstock.kernel.handler import BACK, LOST, Answer
 from penstock.kernel.handlers import Runtime
 from penstock.kernel.queue import Item
 from penstock.kernel.verdict import Reject, Retry, Verdict
 from penstock.outbox.envelope import Envelope
 from penstock.outbox.sinks.sink import Delivery, Destination, Sink
+from penstock.outbox.tally import Tally
 
 ATTEMPTS_BY_POLICY = 1000  # the queue's own max_attempts is what counts
 TIMEOUT_S = 60.0  # for a sink that does not say how long it may take
 MARGIN_S = 5.0  # a sink ends by its own limit; this one is for a sink that hangs
 CLOSE_WITHIN_S = 60.0
 
-Note: TypeAlias = Callable[[str, Sequence[Verdict]], None]
-
 
 class SinkHandler:
     """Delivers the items of one destination. What a sink raises is its fault, not the item's."""
 
     def __init__(
-        self, destination: Destination, sink: Sink, runtime: Runtime, *, source: str, note: Note
+        self, destination: Destination, sink: Sink, runtime: Runtime, *, source: str, tally: Tally
     ) -> None:
         self.size = sink.size
         self.concurrency = destination.concurrency
@@ -36,7 +34,7 @@ class SinkHandler:
         self._sink = sink
         self._runtime = runtime
         self._source = source
-        self._note = note
+        self._tally = tally
         self._margin_s = min(self.timeout_s, runtime.lease_s / 3)
         self._running = 0
         self._idle = asyncio.Event()
@@ -44,6 +42,8 @@ class SinkHandler:
 
     async def handle(self, items: Sequence[Item]) -> Sequence[Answer]:
         """Deliver each item and answer in the order of the items."""
+        if self._tally.is_open(self._name):
+            return [BACK] * len(items)  # claimed before the breaker opened
         self._running += 1
         self._idle.clear()
         try:
@@ -109,11 +109,11 @@ class SinkHandler:
             except TimeoutError:
                 verdicts = [Retry(code="TIMEOUT", reason="the sink hangs")] * len(deliveries)
             except Exception:
-                self._note(self._name, [Retry(code="SINK_RAISED")])
+                await self._tally.note(self._name, [Retry(code="SINK_RAISED")])
                 raise
             span.end(verdicts[0])
         failpoint("after_effect")
-        self._note(self._name, verdicts)
+        await self._tally.note(self._name, verdicts)
         return verdicts
 
     async def _call(self, deliveries: Sequence[Delivery]) -> Sequence[Verdict]:

@@ -5,7 +5,8 @@ failures or answer a breaker's question. What came meanwhile goes into one state
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -13,11 +14,13 @@ from penstock.kernel.database import PASSING_ERRORS, Database
 from penstock.kernel.events import DestinationChanged, Events
 from penstock.kernel.verdict import Done, Reject, Verdict
 from penstock.outbox import destinations
+from penstock.outbox.claims import Claims
 
 GONE = "HTTP_410"
 WINDOW_S = 10.0
 RETRY_S = 1.0
 FINAL_S = 2.0
+TELL_WITHIN_S = 2.0
 
 
 @dataclass(slots=True)
@@ -32,18 +35,26 @@ class _Count:
 
 
 class Tally:
-    """Counts verdicts of one worker; `open_now` holds the breakers found open by reporting."""
+    """Counts the verdicts of one worker."""
 
-    def __init__(self, database: Database, events: Events, watched: Collection[str]) -> None:
+    def __init__(self, database: Database, events: Events, claims: Claims) -> None:
         self._database = database
         self._events = events
-        self._watched = watched
+        self._claims = claims
         self._counts: dict[str, _Count] = {}
         self._due = asyncio.Event()
-        self.open_now: set[str] = set()
+        self._told = asyncio.Event()
 
-    def note(self, destination: str, verdicts: Sequence[Verdict]) -> None:
-        """Count what came of a call. A refusal of one event is an answer like any other."""
+    def is_open(self, destination: str) -> bool:
+        """Whether its breaker was found open, and nothing has been claimed for it since."""
+        return destination in self._claims.open
+
+    async def note(self, destination: str, verdicts: Sequence[Verdict]) -> None:
+        """Count what came of a call. A refusal of one event is an answer like any other.
+
+        After a failure it returns when that has been told: so a worker sends no more into an outage
+        than it had under way.
+        """
         count = self._counts.setdefault(destination, _Count())
         if monotonic() - count.since > WINDOW_S:
             count.ok, count.since = 0, monotonic()
@@ -54,8 +65,11 @@ class Tally:
                 count.failed += 1
                 count.code = verdict.code
                 count.gone = count.gone or verdict.code == GONE
-        if count.failed or destination in self._watched:
+        if count.failed or destination in self._claims.watched:
             self._due.set()
+        if not all(isinstance(verdict, Done | Reject) for verdict in verdicts):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), TELL_WITHIN_S)
 
     async def run(self) -> None:
         """Report until cancelled."""
@@ -82,14 +96,16 @@ class Tally:
         told = {
             name: count
             for name, count in self._counts.items()
-            if count.failed or (count.ok and name in self._watched)
+            if count.failed or (count.ok and name in self._claims.watched)
         }
         if not told:
             return
         for name in told:
             del self._counts[name]
+        told_of, self._told = self._told, asyncio.Event()
         try:
             await self._write(told)
+            told_of.set()
         except BaseException:
             for name, count in told.items():
                 self._add_back(name, count)
@@ -110,7 +126,7 @@ class Tally:
                     self._events.emit(DestinationChanged(name, "gone", count.code))
         for name, state in states.items():
             if state.breaker == "open":
-                self.open_now.add(name)
+                self._claims.open.add(name)
             if state.moved:
                 code = told[name].code if state.breaker == "open" else ""
                 self._events.emit(DestinationChanged(name, state.breaker, code))

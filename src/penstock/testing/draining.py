@@ -13,7 +13,7 @@ from penstock.kernel.connections import AsyncConn, adapt
 from penstock.kernel.database import Database, PooledConnection
 from penstock.kernel.errors import WrongUsage
 from penstock.kernel.event import Event
-from penstock.kernel.handler import Answer, Check, Committed, Handler, Lost
+from penstock.kernel.handler import Answer, Back, Check, Committed, Handler, Lost
 from penstock.kernel.ids import uuid7
 from penstock.kernel.lending import Lending
 from penstock.kernel.queue import Connection, Item, Outcome
@@ -140,7 +140,7 @@ def _outcomes(
     for item, answer in zip(items, answers, strict=True):
         if isinstance(answer, Committed):
             counts["finished"] += 1
-        elif isinstance(answer, Lost):
+        elif isinstance(answer, Lost | Back):
             counts["stale"] += 1
         else:
             verdict = DONE if isinstance(answer, Check) else answer

@@ -1,3 +1,5 @@
+-- The range over (topic, pos), and the order by both, leave one index that fits: with an equality the
+-- planner may walk all ready rows in the order of pos instead.
 create or replace function app.outbox_pick_for(p_destinations text[], p_allowed integer[])
 returns tid[]
 language plpgsql
@@ -8,6 +10,7 @@ set jit = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_sort = off
 as $$
 declare
     v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
@@ -22,9 +25,11 @@ begin
             cross join lateral (
                 select o.ctid as tid, o.pos
                 from public.outbox o
-                where o.topic = r.route and o.route is not null and o.pos > v_wm
+                where (o.topic, o.pos) > (r.route, v_wm)
+                  and (o.topic, o.pos) < (r.route, 9223372036854775807)
+                  and o.pos is not null and o.route is not null
                   and o.event_topic <> all (v_paused)
-                order by o.pos limit a.allowed
+                order by o.topic, o.pos limit a.allowed
                 for update skip locked
             ) y
             where r.destination = a.name and r.enabled
