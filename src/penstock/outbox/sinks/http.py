@@ -12,9 +12,11 @@ import msgspec
 from penstock.kernel.http_errors import AddressRefused, DownstreamFailed
 from penstock.kernel.outgoing import CallLimits, Outgoing
 from penstock.kernel.replies import Reply, verdict_of, verdict_of_failure
+from penstock.kernel.secrets import Secret
 from penstock.kernel.settings import Settings
 from penstock.kernel.signing import signing_key
 from penstock.kernel.verdict import Reject, Retry, Verdict
+from penstock.outbox.sinks import pagers
 from penstock.outbox.sinks.config import config_of, refused
 from penstock.outbox.sinks.sink import ATTEMPT_HEADER, FENCE_HEADER, Delivery, Destination
 
@@ -24,6 +26,9 @@ OWN_HEADERS = frozenset({"host", "content-type", "content-length", "transfer-enc
 OWN_PREFIXES = ("webhook-", "penstock-", "ce-")
 TRACE_HEADERS = ("traceparent", "tracestate")
 JSON = "application/json"
+PAGERS = frozenset(
+    {"pagerduty", "sentry"}
+)  # their key is no signing secret: it is part of the call
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
@@ -31,7 +36,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a destination of this kind may say."""
 
     url: str
-    format: Literal["envelope", "cloudevents", "cloudevents-binary", "data"] = "envelope"
+    format: Literal[
+        "envelope", "cloudevents", "cloudevents-binary", "data", "pagerduty", "sentry"
+    ] = "envelope"
     headers: dict[str, str] = {}
     timeout_s: float | None = None
 
@@ -41,10 +48,11 @@ class HttpSink:
 
     size = 1
 
-    def __init__(self, config: Config, client: Outgoing) -> None:
+    def __init__(self, config: Config, client: Outgoing, key: Secret | None = None) -> None:
         self.timeout_s = client.limits.timeout_s
         self._config = config
         self._client = client
+        self._key = key or Secret("")
 
     async def open(self) -> None:
         """Connections are made when needed."""
@@ -87,6 +95,10 @@ class HttpSink:
                 return bytes(envelope.data), headers | attributes | {"content-type": JSON}
             case "data":
                 return bytes(envelope.data), headers | {"content-type": JSON}
+            case "pagerduty":
+                return pagers.pagerduty(envelope, self._key)
+            case "sentry":
+                return pagers.sentry(envelope, self._key)
 
 
 def make(destination: Destination, settings: Settings) -> HttpSink:
@@ -101,6 +113,11 @@ def make(destination: Destination, settings: Settings) -> HttpSink:
     timeout_s = settings.http_timeout_s if config.timeout_s is None else config.timeout_s
     if not 0.1 <= timeout_s <= 300:
         raise refused(destination, "timeout_s is from 0.1 to 300")
+    if config.format in PAGERS:
+        if not destination.secrets:
+            raise refused(destination, f"the format {config.format} needs its key in secret_refs")
+        unsigned = Outgoing(defaults.policy, limits=CallLimits(timeout_s))
+        return HttpSink(config, unsigned, destination.secrets[0])
     secrets = destination.secrets or (
         (settings.http_signing_secret,) if settings.http_signing_secret else ()
     )
