@@ -152,12 +152,6 @@ async def call_function(conn: Connection, function: str, events: bytes) -> None:
     await call(conn, query, function, events.decode())
 
 
-async def call_function(conn: Connection, function: str, events: bytes) -> None:
-    """Hand events, a JSON array of them, to an allowed function, in the open transaction."""
-    query = "select app.outbox_call_function($1::text, $2::text::jsonb) as count"
-    await call(conn, query, function, events.decode())
-
-
 async def partitions(conn: Connection) -> None:
     """Make the partitions of the days ahead and drop those past retention."""
     await call(conn, "select app.outbox_partitions()")
