@@ -26,6 +26,7 @@ from penstock.kernel.events import Subscriber
 from penstock.kernel.lending import Lending
 from penstock.kernel.metrics import Metrics, read_stats
 from penstock.kernel.schema import select_products
+from penstock.outbox.metrics import reader as destination_gauges
 
 _log = logging.getLogger("penstock.api")
 
@@ -118,6 +119,7 @@ def health_of(application: Application) -> Health:
     lending = application.lending
     metrics = Metrics(read_stats(lending.database))
     metrics.more.append(inbox_counters(lending.database))
+    metrics.more.append(destination_gauges(lending.database))
     application.subscribe(metrics.subscriber)
     return Health(
         ready=database_check(lending.database, select_products(("kernel", "outbox"))),

@@ -66,6 +66,15 @@ COMMANDS: dict[str, CommandEntry] = {
         "act", "penstock.cli.payments:payments", "Show, verify or cancel payments."
     ),
     "pool": CommandEntry("configure", "penstock.cli.intake:pool", "Pools of intake."),
+    "topic": CommandEntry(
+        "configure", "penstock.cli.route:topic", "Topics: where they go, their schemas."
+    ),
+    "route": CommandEntry(
+        "configure", "penstock.cli.route:route", "Routes: which events go where."
+    ),
+    "destination": CommandEntry(
+        "configure", "penstock.cli.destination:destination", "Destinations of events: add, try."
+    ),
     "source": CommandEntry(
         "configure", "penstock.cli.source:source", "Sources of webhooks: add, rotate, try."
     ),

@@ -9,6 +9,7 @@ from penstock.kernel.database import call
 from penstock.kernel.queue import Connection
 from penstock.kernel.schema import available_products
 from penstock.kernel.sqlfiles import Product
+from penstock.outbox.checks import CHECKS as OUTBOX_CHECKS
 
 _SIGNS = {"error": "✗", "warning": "!"}
 _WIDTH_MAX = 100
@@ -30,7 +31,7 @@ def doctor(invocation: Invocation) -> int:
 async def _look(invocation: Invocation) -> Diagnosis:
     async with invocation.connection() as conn:
         exam = Examination(conn, invocation.settings, await _installed(conn))
-        return await examine(exam, CHECKS)
+        return await examine(exam, (*CHECKS, *OUTBOX_CHECKS))
 
 
 async def _installed(conn: Connection) -> list[Product]:

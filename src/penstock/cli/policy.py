@@ -47,7 +47,7 @@ def apply(
 ) -> int:
     """Make policy rows what FILE says, in one transaction.
 
-    FILE is TOML with sections such as [queue.outbox] and [schedule.outbox_partitions]. Rows and
+    FILE is TOML with sections such as [queue.outbox], [destination.acme] and [route.acme]. Rows and
     fields it does not name are left alone. Applying it twice changes nothing the second time.
     """
     out = invocation.out
@@ -143,9 +143,18 @@ def _toml(
             if value is None:
                 continue
             written = format_duration(value) if fields[kind][field] == "duration" else value
-            # JSON's texts, numbers and booleans are TOML's too.
-            yield f"{field} = {json.dumps(written, ensure_ascii=False)}"
+            yield f"{field} = {_written(written)}"
         yield ""
+
+
+def _written(value: object) -> str:
+    """A value in TOML, whose texts, numbers, booleans and lists are JSON's."""
+    if isinstance(value, dict):
+        parts = (f"{json.dumps(key)} = {_written(each)}" for key, each in value.items())
+        return "{" + ", ".join(parts) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_written(each) for each in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _documents(changes: Sequence[Change]) -> list[dict[str, Any]]:

@@ -17,13 +17,15 @@ from penstock.kernel.database import call
 from penstock.kernel.errors import BadSetting
 from penstock.kernel.queue import Connection
 
-FieldKind = Literal["integer", "number", "flag", "text", "duration"]
+FieldKind = Literal["integer", "number", "flag", "text", "duration", "texts", "table"]
 _TYPES: dict[FieldKind, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
     "flag": (bool,),
     "text": (str,),
     "duration": (int, float),
+    "texts": (list,),
+    "table": (dict,),
 }
 
 
@@ -122,6 +124,8 @@ def _checked(kind: PolicyKind, place: str, field: str, *, value: Any) -> Any:
     if field_kind is None:
         raise BadSetting(f"unknown field {place}{_near(field, kind.fields)}")
     fits = isinstance(value, _TYPES[field_kind])
+    if field_kind == "texts" and fits:
+        fits = all(isinstance(each, str) for each in value)
     if not fits or (isinstance(value, bool) and field_kind != "flag"):
         raise BadSetting(f"{place} wants a {field_kind}, not {value!r}")
     return value
@@ -160,7 +164,8 @@ def differences(wanted: Wanted, present: Wanted, kinds: Sequence[PolicyKind]) ->
         if after or now is None:
             before = None if now is None else {field: now[field] for field in after}
             changes.append(Change(by_name[kind], name, before, after))
-    return changes
+    # In the order of the kinds: what a row refers to is written before it.
+    return sorted(changes, key=lambda change: kinds.index(change.kind))
 
 
 async def write_change(conn: Connection, change: Change, *, reason: str, operator: str) -> UUID:

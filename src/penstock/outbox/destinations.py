@@ -37,7 +37,8 @@ select name, kind, config::text, secret_refs, concurrency, rate_per_s, enabled, 
 from public.outbox_destinations where name = $1 and kind <> 'python'
 """
 _ROUTES = """
-select route, topic, filter::text, destination, enabled from public.outbox_routes order by 1
+select route, topic, coalesce(filter_text, filter::text) as filter, destination, enabled
+from public.outbox_routes order by route
 """
 
 
@@ -96,10 +97,25 @@ class RouteRow:
     enabled: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaRow:
+    """The JSON Schema of a topic's payloads, in one version."""
+
+    topic: str
+    version: int
+    schema: str
+
+
 async def installed(conn: Connection) -> bool:
     """Whether this database has an outbox."""
     query = "select to_regclass('public.outbox_destinations') is not null as there"
     return bool((await call(conn, query))[0]["there"])
+
+
+async def schemas(conn: Connection) -> list[SchemaRow]:
+    """The kept schemas, by topic and version."""
+    query = "select topic, version, schema::text from public.outbox_schemas order by 1, 2"
+    return [SchemaRow(**dict(row)) for row in await call(conn, query)]
 
 
 async def serving(conn: Connection) -> list[Row]:

@@ -191,6 +191,7 @@ create table public.outbox_routes (
     route       text        primary key check (length(route) between 1 and 200),
     topic       text        not null check (length(topic) between 1 and 200),
     filter      jsonpath,
+    filter_text text,
     destination text        not null references public.outbox_destinations (name),
     enabled     boolean     not null default true,
     created_at  timestamptz not null default penstock.clock()
@@ -198,6 +199,7 @@ create table public.outbox_routes (
 create index outbox_routes_destination on public.outbox_routes (destination);
 comment on table public.outbox_routes is 'Which events go to which destination.';
 comment on column public.outbox_routes.topic is 'A topic, or a pattern in which * stands for anything.';
+comment on column public.outbox_routes.filter_text is 'The filter as it was written.';
 comment on column public.outbox_routes.filter is 'A predicate over the payload, such as $.amount > 100.';
 
 create table public.outbox_schemas (

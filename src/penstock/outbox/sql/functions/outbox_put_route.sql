@@ -14,7 +14,7 @@ begin
     values (p_route, p_topic, p_filter, p_destination, p_enabled)
     on conflict (route) do update
         set topic = excluded.topic, filter = excluded.filter, destination = excluded.destination,
-            enabled = excluded.enabled;
+            enabled = excluded.enabled, filter_text = null;
     return audit.record('apply', 'public.outbox_routes',
         jsonb_build_object('route', p_route, 'topic', p_topic, 'filter', p_filter::text,
                            'destination', p_destination, 'enabled', p_enabled),

@@ -9,10 +9,11 @@ declare
     v_destination text := p_values ->> 'destination';
     v_filter text := p_values ->> 'filter';
     v_enabled boolean := (p_values ->> 'enabled')::boolean;
+    v_audit_id uuid;
 begin
     -- What is not named keeps its value.
     select coalesce(v_topic, r.topic), coalesce(v_destination, r.destination),
-           case when p_values ? 'filter' then v_filter else r.filter::text end,
+           case when p_values ? 'filter' then v_filter else coalesce(r.filter_text, r.filter::text) end,
            coalesce(v_enabled, r.enabled)
     into v_topic, v_destination, v_filter, v_enabled
     from (select) one left join public.outbox_routes r on r.route = p_route;
@@ -20,9 +21,11 @@ begin
         raise exception using
             errcode = 'PN005', message = format('the new route %L needs a topic and a destination', p_route);
     end if;
-    return app.outbox_put_route(
+    v_audit_id := app.outbox_put_route(
         p_route, v_topic, v_destination, p_reason, nullif(v_filter, '')::jsonpath,
         coalesce(v_enabled, true), p_operator);
+    update public.outbox_routes r set filter_text = nullif(v_filter, '') where r.route = p_route;
+    return v_audit_id;
 end
 $$;
 

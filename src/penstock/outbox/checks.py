@@ -1,0 +1,44 @@
+"""What `penstock doctor` asks of the outbox: whether a destination gets nothing, and why."""
+
+from penstock.kernel.checks import Check, Examination, Finding
+from penstock.outbox import destinations
+from penstock.outbox.destinations import DestinationStats
+
+
+async def _destinations(exam: Examination) -> list[Finding]:
+    if not await destinations.installed(exam.conn):
+        return []
+    found = []
+    for one in await destinations.stats(exam.conn):
+        if one.fault is not None:
+            found.append(_unusable(one))
+        elif not one.enabled and one.ready + one.waiting:
+            found.append(_disabled(one))
+        elif one.enabled and one.breaker != "closed":
+            found.append(_open(one))
+    return found
+
+
+def _waiting(one: DestinationStats) -> str:
+    return f"{one.ready + one.waiting:,} waiting"
+
+
+def _unusable(one: DestinationStats) -> Finding:
+    text = f"destination {one.name} cannot be used by a worker ({one.fault}), {_waiting(one)}"
+    return Finding("destinations", "error", text, f"penstock destination show {one.name}")
+
+
+def _disabled(one: DestinationStats) -> Finding:
+    why = f" after {one.last_error}" if one.last_error else ""
+    text = f"destination {one.name} is disabled{why}, {_waiting(one)}"
+    remedy = f"penstock destination enable {one.name} ; or penstock route remove ..."
+    return Finding("destinations", "error", text, remedy)
+
+
+def _open(one: DestinationStats) -> Finding:
+    since = f" since {one.breaker_opened_at:%H:%M:%S}" if one.breaker_opened_at else ""
+    text = f"destination {one.name} is open (breaker){since}, {one.last_error}, {_waiting(one)}"
+    return Finding("destinations", "error", text, f"penstock destination test {one.name}")
+
+
+CHECKS = (Check("destinations", _destinations, needs_schema=True),)
