@@ -42,6 +42,10 @@ COMMANDS: dict[str, CommandEntry] = {
         "set up", "penstock.cli.policy:export", "Print the policy rows as such a file."
     ),
     "stats": CommandEntry("look", "penstock.cli.stats:stats", "Queues, pauses and workers."),
+    "top": CommandEntry("look", "penstock.cli.top:top", "Queues as they move, until Ctrl-C."),
+    "blocked": CommandEntry(
+        "look", "penstock.cli.keys:blocked", "Ordering keys that do not move, and why."
+    ),
     "tail": CommandEntry("look", "penstock.cli.source:tail", "Events of the inbox as they come."),
     "show": CommandEntry("look", "penstock.cli.show:show", "The story of one item."),
     "doctor": CommandEntry(
@@ -58,6 +62,15 @@ COMMANDS: dict[str, CommandEntry] = {
     "resume": CommandEntry("act", "penstock.cli.pause:resume", "Lift a pause."),
     "dead": CommandEntry(
         "act", "penstock.cli.dead:dead", "List, show, replay or discard dead letters."
+    ),
+    "resend": CommandEntry(
+        "act", "penstock.cli.resend:resend", "Send delivered events once more to a destination."
+    ),
+    "park": CommandEntry(
+        "act", "penstock.cli.keys:park", "Set the head of a blocked ordering key aside."
+    ),
+    "skip": CommandEntry(
+        "act", "penstock.cli.keys:skip", "Give the head of a blocked ordering key up."
     ),
     "held": CommandEntry(
         "act", "penstock.cli.payments:held", "List, show or resolve what may have happened."

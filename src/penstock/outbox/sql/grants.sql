@@ -14,7 +14,8 @@ grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempt
 grant select on public.outbox_destinations, public.outbox_routes, public.outbox_schemas,
     public.outbox_functions, app.outbox_deliveries
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
-grant select on public.outbox_alerts to penstock_operator, penstock_readonly, penstock_auditor;
+grant select on public.outbox_alerts, public.outbox_resends
+    to penstock_operator, penstock_readonly, penstock_auditor;
 grant select on public.outbox_attempts to penstock_operator, penstock_auditor;
 
 do $$
@@ -26,7 +27,7 @@ begin
         'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks',
         'public.outbox_dedupe', 'public.outbox_destinations', 'public.outbox_routes',
         'public.outbox_relays', 'public.contact_identities', 'public.outbox_schemas',
-        'public.outbox_functions'
+        'public.outbox_functions', 'public.outbox_alerts', 'public.outbox_resends'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);

@@ -110,6 +110,9 @@ create table public.outbox_archive (
     event_topic    text
 ) partition by range (delivered_at);
 create table public.outbox_archive_default partition of public.outbox_archive default;
+-- Rows come in the order of their time, so a few bytes for every megabyte are enough to find them by it.
+create index outbox_archive_time on public.outbox_archive using brin (delivered_at)
+    with (pages_per_range = 16, autosummarize = on);
 create index outbox_archive_id on public.outbox_archive (id);
 create index outbox_archive_event on public.outbox_archive (event_id) where event_id is not null;
 
@@ -211,6 +214,28 @@ create table public.outbox_schemas (
 );
 comment on table public.outbox_schemas is 'JSON Schema of the payloads of each topic, by version.';
 
+-- Archived events that are sent once more, to one destination: up to position everything is done.
+create table public.outbox_resends (
+    id           uuid        primary key,
+    destination  text        not null,
+    topic        text,
+    event_ids    uuid[],
+    since_at     timestamptz not null,
+    until_at     timestamptz not null,
+    missing      boolean     not null,
+    position_at  timestamptz not null,
+    position_seq bigint      not null default 0,
+    step         interval    not null default interval '1 second',
+    seen         bigint      not null default 0,
+    sent         bigint      not null default 0,
+    created_at   timestamptz not null default penstock.clock(),
+    ended_at     timestamptz,
+    audit_id     uuid        not null
+);
+comment on table public.outbox_resends is 'Resends and how far each has come.';
+comment on column public.outbox_resends.missing is 'Whether only what was not delivered there is sent.';
+comment on column public.outbox_resends.step is 'How far the last step looked ahead.';
+
 -- What has gone wrong lately, by kind: ten thousand dead events of one cause are one alert with a
 -- count. What is not in an alert yet is counted in unsent.
 create table public.outbox_alerts (
@@ -258,6 +283,7 @@ alter table public.outbox_routes           enable row level security;
 alter table public.outbox_schemas          enable row level security;
 alter table public.outbox_dedupe           enable row level security;
 alter table public.outbox_alerts           enable row level security;
+alter table public.outbox_resends          enable row level security;
 alter table public.outbox_key_checks       enable row level security;
 alter table public.outbox                  enable row level security;
 alter table public.outbox_archive          enable row level security;
