@@ -192,6 +192,9 @@ def test_security_comes_from_the_secret_and_from_nowhere_else() -> None:
     secret = "# login\nsecurity.protocol=SASL_SSL\nsasl.username=u\nsasl.password = p=q\n"
     sink = make(destination("kafka", secrets=[secret]), Settings())
     assert sink._properties["sasl.password"] == "p=q"
+    rotated = ["sasl.password=new", "sasl.username=u\nsasl.password=old"]
+    sink = make(destination("kafka", secrets=rotated), Settings())
+    assert sink._properties["sasl.password"] == "new"
     with pytest.raises(BadSetting, match="sasl_password"):
         make(destination("kafka", {"sasl_password": "x"}), Settings())
 

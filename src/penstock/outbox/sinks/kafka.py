@@ -234,7 +234,7 @@ def make(destination: Destination, settings: Settings) -> KafkaSink:
         "message.timeout.ms": int(config.timeout_s * 1000),
         "message.max.bytes": config.message_bytes_max,
     }
-    for secret in destination.secrets:
+    for secret in reversed(destination.secrets):  # the newest stands first, and has the last word
         properties |= _security(destination, secret.reveal())
     return KafkaSink(properties, template_of(destination, config.topic), config.format)
 
