@@ -122,7 +122,7 @@ def test_orders_arrive_exactly_if_they_were_committed_also_after_an_outage(
             until(lambda: not terminal.run("stream.py", "make"), "the stream is made")
             terminal.receive()
             assert "audit" in terminal.run("penstock", *apply)
-            with running(["work", "--only", "outbox"], tmp_path, environ) as worker:
+            with running(["dev", "--port", "0"], tmp_path, environ) as worker:
                 _place_orders(terminal)
                 assert worker.stop() == 0, worker.output
 

@@ -18,6 +18,7 @@ from penstock.cli.application import load_application
 from penstock.cli.invocation import Invocation
 from penstock.kernel.schema import LEDGER, available_products, migrate, select_products
 from penstock.kernel.settings import Settings
+from penstock.outbox import destinations
 
 WATCH_S = 0.5
 _IGNORED = re.compile(r"(^|/)(\.|__pycache__|node_modules)")
@@ -87,17 +88,24 @@ def _serve(invocation: Invocation, port: int | None) -> int:
     """Server and worker in this process; the worker alone where the server is not installed."""
     worker = import_module("penstock.cli.worker")
     application = load_application(invocation)
+    handles = bool(application.outbox.registrations) or invocation.run(_delivers(invocation))
     # The bridge of intake needs no handlers of the user's, only the second database.
-    works = bool(application.outbox.registrations) or application.settings.ledger_url is not None
+    works = handles or application.settings.ledger_url is not None
     context = click.get_current_context()
     if find_spec("uvicorn") is None or find_spec("starlette") is None:
         invocation.out.say("no HTTP interface: pip install 'penstock[server]'")
         options = {"only": (), "processes": 1, "parent_pid": None}
         empty = {"concurrency": None, "drain_s": None, "health_port": None}
         return int(context.invoke(worker.work, **options, **empty))
-    if not application.outbox.registrations:
+    if not handles:
         invocation.out.say("no handlers: name an application with --app to run its worker")
     return int(context.invoke(worker.serve, with_workers=works, host=None, port=port))
+
+
+async def _delivers(invocation: Invocation) -> bool:
+    """Whether some destination takes events: that needs no handlers of the user's either."""
+    async with invocation.connection() as conn:
+        return await destinations.installed(conn) and bool(await destinations.serving(conn))
 
 
 def _reload(invocation: Invocation, port: int | None) -> int:
