@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from penstock.api.hot import HotProtocol
 from penstock.api.mount import Mounted
 from penstock.application import Penstock
 
@@ -19,13 +20,22 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(application: Penstock | ASGIApp) -> AsyncIterator[str]:
-    """Open the application, or one that it is mounted in, and serve it; yields the address."""
+async def serving(
+    application: Penstock | ASGIApp, *, hot: bool = True, keep_alive_s: int = 5
+) -> AsyncIterator[str]:
+    """Open the application, or one that it is mounted in, and serve it; yields the address.
+
+    With `hot` an application of ours is served as `penstock serve` does, its hot routes by their
+    own protocol.
+    """
+    ours = isinstance(application, Penstock)
     served = Mounted(application) if isinstance(application, Penstock) else application
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as taken:
         config = uvicorn.Config(
             served,
+            http=HotProtocol if ours and hot else "auto",
             lifespan="on",
+            timeout_keep_alive=keep_alive_s,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=1,

@@ -36,7 +36,7 @@ async def settled() -> None:
 
 
 async def carried(counter: Counter, group: Gathering[int, int], items: Sequence[int]) -> list[int]:
-    tasks = [asyncio.create_task(group.ask(item)) for item in items]
+    tasks = [group.ask(item) for item in items]
     await settled()
     counter.open.set()
     return list(await asyncio.gather(*tasks))
@@ -65,7 +65,7 @@ async def test_an_error_reaches_everyone_in_the_call_and_nobody_after_it() -> No
     counter = Counter()
     counter.error = ValueError("gone")
     group = gathering(counter)
-    asked = [asyncio.create_task(group.ask(item)) for item in (1, 2)]
+    asked = [group.ask(item) for item in (1, 2)]
     await settled()
     counter.open.set()
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
@@ -80,7 +80,7 @@ async def test_an_error_reaches_everyone_in_the_call_and_nobody_after_it() -> No
 async def test_a_caller_that_went_away_is_not_sent() -> None:
     counter = Counter()
     group = gathering(counter)
-    first, gone, stays = (asyncio.create_task(group.ask(item)) for item in (1, 2, 3))
+    first, gone, stays = (group.ask(item) for item in (1, 2, 3))
     await settled()
     gone.cancel()
     await settled()

@@ -2,22 +2,22 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-import asyncpg
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from penstock.api.asgi import ClientGone
 from penstock.api.auth import Authenticator
 from penstock.api.functions import Functions, TableReads, response_of
-from penstock.api.intake import ClaimRoute, Form, ReservationRoute, StatusRoute
+from penstock.api.intake import ClaimRoute, ReservationRoute, StatusRoute
 from penstock.api.problems import Answer, problem, rest_error
+from penstock.api.requests import Form, HotRoute, settled
 from penstock.intake.desk import Desk
 from penstock.kernel.database import Database
-from penstock.kernel.errors import DatabaseUnreachable, NotFound, PenstockError
+from penstock.kernel.errors import NotFound
 from penstock.kernel.http_errors import RequestRefused
 from penstock.kernel.settings import Settings
 
@@ -32,19 +32,22 @@ class App:
     A hot path that ends in a slash takes one more segment.
     """
 
-    def __init__(self, routes: Sequence[BaseRoute], hot: Mapping[str, ASGIApp]) -> None:
+    def __init__(self, routes: Sequence[BaseRoute], hot: Mapping[str, HotRoute]) -> None:
         self._hot = dict(hot)
         self._rest = Starlette(routes=list(routes), exception_handlers={HTTPException: _unrouted})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
-            path = scope["path"].removeprefix(scope.get("root_path", ""))
-            hot = self._hot.get(path) or self._hot.get(path[: path.rfind("/") + 1])
+            hot = self.hot_route(scope["path"].removeprefix(scope.get("root_path", "")))
             if hot is not None:
                 await hot(scope, receive, send)
                 return
         await self._rest(scope, receive, send)
+
+    def hot_route(self, path: str) -> HotRoute | None:
+        """The hot route of a path, if it has one."""
+        return self._hot.get(path) or self._hot.get(path[: path.rfind("/") + 1])
 
 
 async def _unrouted(request: Request, error: Exception) -> Response:
@@ -58,7 +61,7 @@ async def _unrouted(request: Request, error: Exception) -> Response:
 
 def intake_routes(
     desk: Desk, *, ledger: Database | None, settings: Settings, auth: Authenticator
-) -> tuple[list[BaseRoute], dict[str, ASGIApp]]:
+) -> tuple[list[BaseRoute], dict[str, HotRoute]]:
     """Intake's routes, and those that bypass the router."""
     functions = Functions(desk, auth, settings)
     reads = TableReads(desk.database, ledger, auth=auth, settings=settings)
@@ -84,12 +87,8 @@ def answering(handle: Callable[[Request], Awaitable[Answer]], form: Form) -> End
 
     async def endpoint(request: Request) -> Response:
         try:
-            return response_of(await handle(request))
+            return response_of(await settled(handle(request), form))
         except ClientGone:
             return Response(status_code=400)
-        except PenstockError as error:
-            return response_of(form(error))
-        except asyncpg.PostgresError:
-            return response_of(form(DatabaseUnreachable()))
 
     return endpoint

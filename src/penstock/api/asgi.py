@@ -28,7 +28,7 @@ async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) ->
         raise RequestRefused("compressed bodies are not read", status=415)
     declared = headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:18]) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     body = bytearray()
     while True:
         message = await receive()
@@ -36,12 +36,13 @@ async def read_body(headers: Mapping[str, str], receive: Receive, limit: int) ->
             raise ClientGone
         body += message.get("body", b"")
         if len(body) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         if not message.get("more_body", False):
             return bytes(body)
 
 
-def _too_large(limit: int) -> RequestRefused:
+def too_large(limit: int) -> RequestRefused:
+    """The refusal of a body with more bytes than this."""
     return RequestRefused(f"the body is larger than {limit} bytes", status=413)
 
 
@@ -54,12 +55,20 @@ async def respond(
     headers: Mapping[str, str] | None = None,
 ) -> None:
     """Send one whole answer."""
+    raw = raw_headers(body, content_type, headers)
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
+def raw_headers(
+    body: bytes, content_type: str, headers: Mapping[str, str] | None
+) -> list[tuple[bytes, bytes]]:
+    """What every answer says of itself, and what this one says besides."""
     raw = [
         (b"content-type", content_type.encode()),
-        (b"content-length", str(len(body)).encode()),
+        (b"content-length", b"%d" % len(body)),
         (b"cache-control", b"no-store"),
     ]
     for name, value in (headers or {}).items():
         raw.append((name.encode("latin-1"), value.encode("latin-1")))
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
+    return raw

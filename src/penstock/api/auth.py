@@ -63,6 +63,12 @@ class Authenticator:
             return ANONYMOUS
         return _principal_of(await self._claims(token))
 
+    def quick_principal(self, headers: Headers) -> Principal | None:
+        """The caller where no key has to be fetched; None where `principal` must decide."""
+        token = credential(headers)
+        claims = None if token is None else self._usual_claims(token)
+        return None if claims is None else _principal_of(claims)
+
     def acting_for(self, principal: Principal, named: str | None) -> str:
         """The user a claim is made for; only a service names somebody else. Raises NotAllowed."""
         match principal.role:
@@ -104,16 +110,9 @@ class Authenticator:
     async def _claims(self, token: str) -> Mapping[str, Any]:
         if len(token) > TOKEN_LENGTH_MAX:
             raise NotAuthenticated("the token is too long")
-        if self._shared_secret is not None:
-            usual = usual_claims(
-                token,
-                self._shared_secret,
-                audience=self._settings.jwt_audience,
-                issuer=self._settings.jwt_issuer,
-                leeway_s=CLOCK_LEEWAY_S,
-            )
-            if usual is not None:
-                return usual
+        usual = self._usual_claims(token)
+        if usual is not None:
+            return usual
         try:
             header = jwt.get_unverified_header(token)
             algorithm = header.get("alg")
@@ -133,6 +132,17 @@ class Authenticator:
         except (jwt.PyJWTError, ValueError):
             raise NotAuthenticated("the token is not valid") from None
         return claims
+
+    def _usual_claims(self, token: str) -> Mapping[str, Any] | None:
+        if self._shared_secret is None or len(token) > TOKEN_LENGTH_MAX:
+            return None
+        return usual_claims(
+            token,
+            self._shared_secret,
+            audience=self._settings.jwt_audience,
+            issuer=self._settings.jwt_issuer,
+            leeway_s=CLOCK_LEEWAY_S,
+        )
 
     async def _key(self, algorithm: str, key_id: object) -> Any:
         # The algorithm decides which kind of key is looked for, and the two kinds never mix: a

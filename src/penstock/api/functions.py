@@ -11,8 +11,8 @@ from starlette.responses import Response
 from penstock.api import tables
 from penstock.api.asgi import headers_of
 from penstock.api.auth import Authenticator, Role
-from penstock.api.intake import body_of, decoded
 from penstock.api.problems import Answer
+from penstock.api.requests import body_of, decoded
 from penstock.intake.bridge import RUN_S
 from penstock.intake.desk import DeadEnding, Desk
 from penstock.kernel.database import Database

@@ -22,6 +22,7 @@ def _encoded(raw: bytes) -> bytes:
 _USUAL_HEADERS = frozenset(
     {_encoded(b'{"alg":"HS256","typ":"JWT"}'), _encoded(b'{"typ":"JWT","alg":"HS256"}')}
 )
+_TIME = (int, float)
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -47,10 +48,15 @@ def usual_claims(
 
 def _timely(claims: Mapping[str, Any], leeway_s: float) -> bool:
     now = time()
-    ends, *starts = (claims.get("exp"), claims.get("nbf", now), claims.get("iat", now))
-    if not isinstance(ends, int | float) or not all(isinstance(at, int | float) for at in starts):
-        return False
-    return ends > now - leeway_s and all(at <= now + leeway_s for at in starts)
+    ends, begins, issued = claims.get("exp"), claims.get("nbf", now), claims.get("iat", now)
+    return (
+        isinstance(ends, _TIME)
+        and isinstance(begins, _TIME)
+        and isinstance(issued, _TIME)
+        and ends > now - leeway_s
+        and begins <= now + leeway_s
+        and issued <= now + leeway_s
+    )
 
 
 def _meant(claims: Mapping[str, Any], audience: str | None, issuer: str | None) -> bool:

@@ -1,16 +1,15 @@
-"""`POST /webhooks/{source}`: plain ASGI, because every microsecond is multiplied by a burst.
+"""`POST /webhooks/{source}`: verified, stored, answered.
 
 An unknown name and a bad signature are answered alike. `GET` is for handshakes only.
 """
 
 import os
 import re
+from collections.abc import Mapping
 
-from starlette.types import ASGIApp
-
-from penstock.api.asgi import Message, Receive, Scope, Send, headers_of
-from penstock.api.intake import body_of, respond
-from penstock.api.problems import Answer, problem
+from penstock.api.asgi import Message, Receive, too_large
+from penstock.api.problems import Answer
+from penstock.api.requests import HotRoute, Whole, body_of
 from penstock.inbox.providers.daily import is_probe
 from penstock.inbox.providers.scheme import Headers, Reply, Request
 from penstock.inbox.receive import Reception
@@ -23,36 +22,39 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _NOBODY = ""
 
 
-class WebhookRoute:
-    """Reads a delivery within bounds and hands it to the reception."""
+class WebhookRoute(HotRoute):
+    """Takes a delivery within bounds and hands it to the reception."""
 
     def __init__(self, reception: Reception) -> None:
         self._reception = reception
         self._reading_bytes = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one delivery."""
-        await respond(scope, receive, send, handle=self._answer, form=problem)
+    async def limit(self) -> int:
+        """What the largest source may send."""
+        return await self._reception.body_bytes_max()
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        method = scope["method"]
-        if method not in ("POST", "GET"):
+    async def answer(self, request: Whole) -> Answer:
+        """Answer one delivery."""
+        if request.method not in ("POST", "GET"):
             raise RequestRefused("webhooks are sent by POST", status=405)
-        body = await self._body(scope, receive)
-        if is_probe(body):
+        limit = await self.limit()
+        if len(request.body) > limit:
+            raise too_large(limit)
+        if is_probe(request.body):
             # Daily asks before its source exists here; the answer is the same for every name.
             return _answer(Reply())
-        request = Request(
-            body=body,
-            headers=Headers(scope["headers"]),
-            method=method,
-            query=scope["query_string"].decode("latin-1"),
+        delivery = Request(
+            body=request.body,
+            headers=Headers(request.headers),
+            method=request.method,
+            query=request.query.decode("latin-1"),
         )
-        name = scope["path"].rpartition("/")[2]
+        name = request.path.rpartition("/")[2]
         found = name if _NAME.fullmatch(name) else _NOBODY
-        return _answer(await self._reception.receive(found, request))
+        return _answer(await self._reception.receive(found, delivery))
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+    async def body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
+        """The body; what all callers together have sent so far is bounded too."""
         held = 0
 
         async def counted() -> Message:
@@ -66,8 +68,7 @@ class WebhookRoute:
             return message
 
         try:
-            limit = await self._reception.body_bytes_max()
-            return await body_of(headers_of(scope), counted, limit)
+            return await body_of(headers, counted, await self.limit())
         finally:
             self._reading_bytes -= held
 
@@ -77,7 +78,7 @@ def _answer(reply: Reply) -> Answer:
     return Answer(200, reply.body, reply.content_type, headers)
 
 
-def inbox_routes(lending: Lending) -> dict[str, ASGIApp]:
+def inbox_routes(lending: Lending) -> dict[str, HotRoute]:
     """The inbox's route, which bypasses the router."""
     reception = Reception(lending.database, events=lending.events, env=os.environ)
     return {PREFIX: WebhookRoute(reception)}

@@ -1,21 +1,18 @@
-"""Intake over HTTP: the seed's routes as its clients call them, and plain ones of our own.
-
-The claim is plain ASGI: on that route every microsecond is multiplied by a crowd.
-"""
+"""Intake over HTTP: the seed's routes as its clients call them, and plain ones of our own."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar, assert_never
+from collections.abc import Mapping
+from typing import assert_never
 from uuid import UUID
 
-import asyncpg
 import msgspec
 
 from penstock.api import asgi
-from penstock.api.asgi import ClientGone, Receive, Scope, Send, headers_of, read_body
+from penstock.api.asgi import Receive, Scope, Send, headers_of
 from penstock.api.auth import Authenticator, Principal, Role
 from penstock.api.problems import Answer, problem, rest_error
+from penstock.api.requests import HotRoute, Whole, body_of, decoded, respond
 from penstock.intake.answers import (
     Busy,
     LimitReached,
@@ -28,15 +25,11 @@ from penstock.intake.answers import (
 from penstock.intake.desk import Desk
 from penstock.intake.errors import SaleBusy, SaleLimitReached, SaleNotOpen, SaleSoldOut
 from penstock.intake.groups import Claim
-from penstock.kernel.errors import DatabaseUnreachable, NotFound, PenstockError
+from penstock.kernel.errors import NotFound, PenstockError
 from penstock.kernel.http_errors import RequestRefused
 
 CLAIM_BODY_MAX = 16 * 1024
-BODY_TIMEOUT_S = 10.0
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
-
-T = TypeVar("T")
-Form = Callable[[PenstockError], Answer]
 
 
 class _RpcBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,36 +42,59 @@ class _ReservationBody(msgspec.Struct, forbid_unknown_fields=True):
     user_id: str | None = None
 
 
+_SOLD_OUT = Answer(200, b"null", asgi.JSON)
 _rpc_decoder = msgspec.json.Decoder(_RpcBody)
 _reservation_decoder = msgspec.json.Decoder(_ReservationBody)
 
 
-class ClaimRoute:
+class ClaimRoute(HotRoute):
     """`POST /rest/v1/rpc/claim_resource_and_queue`: a JSON string, or null when sold out."""
+
+    form = staticmethod(rest_error)
 
     def __init__(self, desk: Desk, auth: Authenticator) -> None:
         self._desk = desk
         self._auth = auth
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one claim."""
-        await respond(scope, receive, send, handle=self._answer, form=rest_error)
+    async def limit(self) -> int:
+        """A claim is small."""
+        return CLAIM_BODY_MAX
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        if scope["method"] != "POST":
+    async def answer(self, request: Whole) -> Answer:
+        """Answer one claim."""
+        headers = request.named_headers()
+        pool, claim = self._wish(request, headers, await self._auth.principal(headers))
+        answer = await self._desk.reserve(pool, claim)
+        told = self.end(answer)
+        if told is None:
+            raise refusal_of(answer)
+        return told
+
+    def begin(self, request: Whole) -> "asyncio.Future[ReserveAnswer] | None":
+        """Put a claim in line whose token needs no key to be fetched."""
+        headers = request.named_headers()
+        principal = self._auth.quick_principal(headers)
+        if principal is None:
+            return None
+        return self._desk.begin(*self._wish(request, headers, principal))
+
+    def end(self, result: ReserveAnswer) -> Answer | None:
+        """A yes or a no; what is neither is asked again."""
+        if isinstance(result, Reserved):
+            return Answer(200, b'"%s"' % str(result.resource_id).encode(), asgi.JSON)
+        return _SOLD_OUT if isinstance(result, SoldOut) else None
+
+    def _wish(
+        self, request: Whole, headers: Mapping[str, str], principal: Principal
+    ) -> tuple[str, Claim]:
+        if request.method != "POST":
             raise RequestRefused("a claim is a POST", status=405)
-        headers = headers_of(scope)
-        principal = await self._auth.principal(headers)
-        body = decoded(_rpc_decoder, await body_of(headers, receive, CLAIM_BODY_MAX))
+        if len(request.body) > CLAIM_BODY_MAX:
+            raise asgi.too_large(CLAIM_BODY_MAX)
+        body = decoded(_rpc_decoder, request.body)
         user = self._auth.acting_for(principal, body.p_user_id)
         request_id = body.p_request_id or headers.get("idempotency-key")
-        claim = Claim(user, request_id, trace_of(headers))
-        answer = await self._desk.reserve(body.p_pool_id, claim)
-        if isinstance(answer, Reserved):
-            return Answer(200, b'"%s"' % str(answer.resource_id).encode(), asgi.JSON)
-        if isinstance(answer, SoldOut):
-            return Answer(200, b"null", asgi.JSON)
-        raise refusal_of(answer)
+        return body.p_pool_id, Claim(user, request_id, trace_of(headers))
 
 
 class ReservationRoute:
@@ -147,50 +163,6 @@ class StatusRoute:
             "confirmed_at": state.confirmed_at,
         }
         return Answer(200, msgspec.json.encode(document), asgi.JSON)
-
-
-async def respond(
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    *,
-    handle: Callable[[Scope, Receive], Awaitable[Answer]],
-    form: Form,
-) -> None:
-    """Run a route and send what came of it; whatever goes wrong has an answer in the one form."""
-    try:
-        answer = await handle(scope, receive)
-    except ClientGone:
-        return
-    except PenstockError as error:
-        answer = form(error)
-    except (asyncpg.PostgresError, TimeoutError):
-        # The database did not say what became of it: never a false no.
-        answer = form(DatabaseUnreachable())
-    await asgi.respond(
-        send,
-        answer.status,
-        answer.body,
-        content_type=answer.content_type,
-        headers=answer.headers,
-    )
-
-
-async def body_of(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
-    """The body, bounded in size and time."""
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            return await read_body(headers, receive, limit)
-    except TimeoutError:
-        raise RequestRefused("the body did not arrive in time", status=408) from None
-
-
-def decoded(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
-    """The body as its type; raises RequestRefused with what is wrong."""
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestRefused(f"the body cannot be read: {error}"[:300]) from None
 
 
 def trace_of(headers: Mapping[str, str]) -> str | None:

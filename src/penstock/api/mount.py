@@ -12,13 +12,14 @@ from typing import Protocol
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from penstock.api.app import App, intake_routes
 from penstock.api.auth import Authenticator
 from penstock.api.health import Health, database_check
 from penstock.api.inbox import inbox_routes
 from penstock.api.outbox import Relayer, outbox_routes
+from penstock.api.requests import HotRoute
 from penstock.inbox.metrics import reader as inbox_counters
 from penstock.intake.public import Intake
 from penstock.kernel.errors import NotOpened
@@ -71,7 +72,7 @@ class Mounted:
         self._only = only
         self._work = work
         self._lending: Lending | None = None
-        self._inner: ASGIApp | None = None
+        self._inner: App | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan where this is the outermost application."""
@@ -85,18 +86,22 @@ class Mounted:
         else:
             await self._routes()(scope, receive, send)
 
-    def _routes(self) -> ASGIApp:
+    def hot_route(self, path: str) -> HotRoute | None:
+        """The route of a path that needs no ASGI, if there is one and the application is open."""
+        return self._routes().hot_route(path) if self._application.is_open else None
+
+    def _routes(self) -> App:
         lending = self._application.lending
         if self._inner is None or lending is not self._lending:
             self._lending = lending
             self._inner = self._build()
         return self._inner
 
-    def _build(self) -> ASGIApp:
+    def _build(self) -> App:
         lending = self._application.lending
         auth = Authenticator(lending.settings)
         routes: list[BaseRoute] = []
-        hot: dict[str, ASGIApp] = {}
+        hot: dict[str, HotRoute] = {}
         if not self._only:
             routes += health_of(self._application).routes()
         if not self._only or "intake" in self._only:

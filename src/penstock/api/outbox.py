@@ -18,8 +18,8 @@ from starlette.routing import BaseRoute, Route
 
 from penstock.api.app import answering
 from penstock.api.asgi import headers_of
-from penstock.api.intake import body_of, decoded
 from penstock.api.problems import Answer, problem
+from penstock.api.requests import body_of, decoded
 from penstock.kernel.errors import DatabaseUnreachable, NotFound, WrongUsage
 from penstock.kernel.http_errors import NotAuthenticated, RequestRefused
 from penstock.kernel.lending import Lending

@@ -1,7 +1,5 @@
 """Errors over HTTP: problem+json in the one form of all surfaces; PostgREST's own on /rest/v1."""
 
-from dataclasses import dataclass, field
-
 import msgspec
 
 from penstock.kernel.errors import DatabaseUnreachable, NotPermitted, PenstockError
@@ -12,14 +10,13 @@ RETRY_AFTER_S = 1
 UNKNOWN_OUTCOME = "the outcome is unknown; retry with the same key"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A whole answer, ready to be sent by whichever route."""
 
     status: int
     body: bytes
     content_type: str
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = {}
 
 
 def problem(error: PenstockError) -> Answer:

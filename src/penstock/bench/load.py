@@ -4,13 +4,14 @@ It shares the machine with what it measures; a general client would take most of
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import cast
 
-_LENGTH = b"\r\ncontent-length:"
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -68,12 +69,14 @@ class _Connection(asyncio.Protocol):
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0 or len(self._buffer) < end + 4 + _length_of(self._buffer[: end + 2]):
+        if self._buffer:
+            data = self._buffer + data
+        end = data.find(b"\r\n\r\n")
+        if end < 0 or len(data) < end + 4 + _length_of(data, end):
+            self._buffer = data
             return
         self._load.latencies_s.append(perf_counter() - self._sent_at)
-        self._load.statuses[int(self._buffer[9:12])] += 1
+        self._load.statuses[int(data[9:12])] += 1
         self._buffer = b""
         self._send()
 
@@ -83,10 +86,9 @@ class _Connection(asyncio.Protocol):
             self.done.set_result(None)
 
 
-def _length_of(head: bytes) -> int:
-    lower = head.lower()
-    at = lower.find(_LENGTH)
-    return int(lower[at + len(_LENGTH) : lower.index(b"\r\n", at + 2)]) if at >= 0 else 0
+def _length_of(data: bytes, end: int) -> int:
+    found = _LENGTH.search(data, 0, end)
+    return int(found.group(1)) if found is not None else 0
 
 
 async def run_load(

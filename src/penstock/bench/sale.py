@@ -4,7 +4,6 @@ Each part sells from pools of its own, so that none leaves anything for the next
 """
 
 import asyncio
-import json
 import os
 import secrets
 import socket
@@ -24,7 +23,7 @@ import asyncpg
 import jwt
 
 from penstock.application import Penstock
-from penstock.bench.load import Load, post, run_load
+from penstock.bench.load import Load, run_load
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.schema import LEDGER, migrate, select_products
 from penstock.kernel.schema.apply import Target
@@ -182,28 +181,24 @@ class Sale:
         """Buyers with tokens of their own, each claim with a request id of its own."""
         expires = int(time.time()) + 3600
         people = [f"buyer_{n}" for n in range(BUYERS)]
-        tokens = {
-            user: jwt.encode(
-                {"sub": user, "role": "authenticated", "aud": "authenticated", "exp": expires},
-                self.secret,
-                algorithm="HS256",
-            )
-            for user in people
-        }
+        heads = {user: _head(self._token(user, expires)) for user in people}
 
         def make() -> bytes:
             number = next(self.numbers)
             user = people[number % BUYERS]
-            body = {"p_pool_id": pool, "p_user_id": user, "p_request_id": f"click_{number}"}
-            headers = {
-                "authorization": f"Bearer {tokens[user]}",
-                "content-type": "application/json",
-            }
-            return post(CLAIM_PATH, json.dumps(body).encode(), headers)
+            body = (
+                f'{{"p_pool_id": "{pool}", "p_user_id": "{user}",'
+                f' "p_request_id": "click_{number}"}}'
+            )
+            return b"%scontent-length: %d\r\n\r\n%s" % (heads[user], len(body), body.encode())
 
         load = await run_load(port, connections, seconds=seconds, make=make)
         assert set(load.statuses) == {200}, f"answers: {dict(load.statuses)}"
         return load
+
+    def _token(self, user: str, expires: int) -> str:
+        claims = {"sub": user, "role": "authenticated", "aud": "authenticated", "exp": expires}
+        return jwt.encode(claims, self.secret, algorithm="HS256")
 
     async def left(self, conn: Connection, pool: str) -> int:
         """Free slots of a pool: a rate counts only if it did not run dry."""
@@ -213,6 +208,14 @@ class Sale:
             pool,
         )
         return found
+
+
+def _head(token: str) -> bytes:
+    """A claim's request as far as it is the same at every click."""
+    return (
+        f"POST {CLAIM_PATH} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {token}\r\n"
+        "content-type: application/json\r\n"
+    ).encode()
 
 
 @asynccontextmanager

@@ -1,9 +1,10 @@
 """`penstock work`, `run`, `serve` and `dev`: the commands that keep running."""
 
 import asyncio
+import gc
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from importlib import import_module
@@ -18,6 +19,7 @@ from penstock.cli.invocation import Invocation
 from penstock.cli.processes import run_processes, watch_parent
 from penstock.kernel.errors import WrongUsage
 from penstock.kernel.logs import capture_standard_logging, log_subscriber, make_logger
+from penstock.kernel.loops import run_fast
 from penstock.kernel.report import WorkReport
 
 __all__ = ["dev", "run", "serve", "work"]
@@ -25,6 +27,7 @@ __all__ = ["dev", "run", "serve", "work"]
 T = TypeVar("T")
 KILL_GRACE_S = 10.0
 FORCED = 130
+GC_AFTER = 50_000
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DATABASE_VARIABLE = "PENSTOCK_DATABASE_URL"
 
@@ -58,7 +61,7 @@ def work(invocation: Invocation, /, **options: Any) -> int:
             )
         )
     _observe(application)
-    report = _run(_work(application, options["only"], options["parent_pid"]))
+    report = run_fast(_work(application, options["only"], options["parent_pid"]))
     invocation.out.say(_sentence(report))
     return 0
 
@@ -87,7 +90,7 @@ def run(
             reports.append(await application.run_once(queue, deadline_s=deadline, limit=limit))
         return sum(reports, WorkReport())
 
-    report = _run(act())
+    report = run_fast(act())
     if invocation.as_json:
         invocation.out.data(report)
     else:
@@ -107,22 +110,33 @@ def serve(invocation: Invocation, *, with_workers: bool, host: str | None, port:
     _observe(application)
     uvicorn = import_module("uvicorn")
     mount = import_module("penstock.api.mount")
+    hot = import_module("penstock.api.hot")
     settings = application.settings
     config = uvicorn.Config(
         mount.Mounted(application, work=with_workers),
         host=settings.host,
         port=settings.port,
+        http=hot.HotProtocol,
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=int(settings.drain_s),
     )
     server = uvicorn.Server(config)
     invocation.out.say(f"serving on http://{settings.host}:{settings.port}")
+    _settle_memory()
     with _raised_again():
         server.run()
     return 0 if server.started else 1
+
+
+def _settle_memory() -> None:
+    """What is loaded by now stays: looking through it again and again only delays answers."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_AFTER, 20, 100)
 
 
 @contextmanager
@@ -198,16 +212,6 @@ async def _health(application: Penstock) -> AsyncIterator[None]:
 def _observe(application: Penstock) -> None:
     capture_standard_logging(application.settings)
     application.subscribe(log_subscriber(make_logger(application.settings)))
-
-
-def _run(work_to_do: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop where it is installed."""
-    try:
-        factory = import_module("uvloop").new_event_loop
-    except ModuleNotFoundError:
-        factory = None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(work_to_do)
 
 
 def _child_arguments(invocation: Invocation, options: dict[str, Any]) -> Any:

@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from time import monotonic
 from typing import Any
 
@@ -23,6 +21,7 @@ from penstock.demo.client import Lines, Request
 from penstock.demo.latency import Latencies
 from penstock.demo.plan import shuffled
 from penstock.demo.tokens import Mint
+from penstock.kernel.loops import run_fast
 
 SAY_EVERY_S = 0.1
 RETRY_S = 0.1
@@ -219,9 +218,8 @@ def main() -> None:
     """Run until standard input ends."""
     # A terminal's Ctrl-C goes to every process in it; ours is to be told by the demo.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    factory = import_module("uvloop").new_event_loop if find_spec("uvloop") else None
-    with suppress(BrokenPipeError), asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(_run())
+    with suppress(BrokenPipeError):
+        run_fast(_run())
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ from enum import StrEnum
 from typing import TypeAlias
 from uuid import UUID
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+
+class Reserved(msgspec.Struct, frozen=True):
     """A slot is held; `again` means that this request had got it before."""
 
     resource_id: UUID

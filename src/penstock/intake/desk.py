@@ -1,5 +1,6 @@
 """Intake of one open application: the front door, the bridge, and what operators ask of both."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -55,11 +56,13 @@ class Desk:
         Raises RequestRefused for ids that cannot be stored: one of them would spoil the others'
         call.
         """
-        check_id("pool", pool)
-        check_id("user", claim.user)
-        if claim.request_id is not None:
-            check_id("request id", claim.request_id)
+        check_ids(pool, claim)
         return await self.door.reserve(pool, claim)
+
+    def begin(self, pool: str, claim: Claim) -> "asyncio.Future[ReserveAnswer]":
+        """The same, once: where others are claiming the slots, the answer is Busy."""
+        check_ids(pool, claim)
+        return self.door.begin(pool, claim)
 
     async def _reserve(self, pool: str, claims: Sequence[Claim]) -> Sequence[ReserveAnswer]:
         async with self.database.connection() as conn:
@@ -133,11 +136,19 @@ class Desk:
             return "ledger_down"
 
 
+def check_ids(pool: str, claim: Claim) -> None:
+    """Refuse a claim whose ids cannot be stored."""
+    check_id("pool", pool)
+    check_id("user", claim.user)
+    if claim.request_id is not None:
+        check_id("request id", claim.request_id)
+
+
 def check_id(what: str, text: str) -> None:
     """Refuse what Postgres cannot store as text, and what is too long to be an id."""
     if not 1 <= len(text) <= ID_LENGTH_MAX:
         raise RequestRefused(f"a {what} has 1 to {ID_LENGTH_MAX} characters")
-    if "\0" in text or not _is_encodable(text):
+    if (not text.isascii() and not _is_encodable(text)) or "\0" in text:
         raise RequestRefused(f"the {what} holds characters that cannot be stored")
 
 

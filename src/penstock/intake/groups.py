@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+import msgspec
+
 from penstock.intake.answers import Busy, ReserveAnswer
 from penstock.kernel.gathering import Gathering, Waiter
 from penstock.kernel.http_errors import OverCapacity
@@ -22,8 +24,7 @@ WAITING_PER_USER_MAX = 16
 BUSY_PAUSES_S = (0.005, 0.01, 0.02, 0.04, 0.08)
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """One buyer's wish. `headers` is the JSON text that travels with the reservation, or None."""
 
     user: str
@@ -90,6 +91,7 @@ class _Pool:
 
     line: _UserLine
     gathering: Gathering[Claim, ReserveAnswer]
+    ended: Callable[[object], None]
 
 
 class FrontDoor:
@@ -119,17 +121,42 @@ class FrontDoor:
         """Claim a slot; raises OverCapacity at once when too many wait, the database's errors else.
 
         An error means that the outcome is unknown: only a repeat with the same request id is safe.
+        Where others are claiming the slots it asks again in a moment: sold then, or free.
         """
+        for pause_s in BUSY_PAUSES_S:
+            answer = await self.begin(pool, claim)
+            if not isinstance(answer, Busy):
+                return answer
+            await self._pause(pause_s)
+        return await self.begin(pool, claim)
+
+    def begin(self, pool: str, claim: Claim) -> "asyncio.Future[ReserveAnswer]":
+        """The same, once and without waiting: the answer is to be awaited, and may be Busy."""
         if self._waiting >= self._waiting_max:
             raise OverCapacity
-        known = self._pools.get(pool)
-        if known is not None and known.line.waiting_of(claim.user) >= WAITING_PER_USER_MAX:
+        group = self._pools.get(pool)
+        if group is None:
+            group = self._group_of(pool)
+        elif group.line.waiting_of(claim.user) >= WAITING_PER_USER_MAX:
             raise OverCapacity("this user has too many claims waiting")
         self._waiting += 1
+        future = group.gathering.ask(claim)
+        future.add_done_callback(group.ended)
+        return future
+
+    async def _pause(self, pause_s: float) -> None:
+        self._waiting += 1  # whoever pauses has no answer either
         try:
-            return await self._ask(pool, claim)
+            await asyncio.sleep(pause_s)
         finally:
             self._waiting -= 1
+
+    def _ended(self, pool: str, _: object) -> None:
+        self._waiting -= 1
+        group = self._pools.get(pool)
+        # Callers choose the names of pools: none is remembered without need.
+        if group is not None and group.gathering.idle:
+            del self._pools[pool]
 
     async def close(self) -> None:
         """Let the calls in flight end; claims still waiting get their answers too."""
@@ -138,29 +165,13 @@ class FrontDoor:
             await group.gathering.close()
             self._pools.pop(pool, None)
 
-    async def _ask(self, pool: str, claim: Claim) -> ReserveAnswer:
-        """Ask; where others are claiming the slots, again in a moment: sold then, or free."""
-        for pause_s in (*BUSY_PAUSES_S, None):
-            answer = await self._ask_once(pool, claim)
-            if pause_s is None or not isinstance(answer, Busy):
-                return answer
-            await asyncio.sleep(pause_s)
-        raise AssertionError("the last try returns")
-
-    async def _ask_once(self, pool: str, claim: Claim) -> ReserveAnswer:
-        group = self._pools.get(pool)
-        if group is None:
-            line = _UserLine(self._group_max)
-            gathering = Gathering(
-                partial(self._reserve, pool),
-                line,
-                calls_max=self._calls_max,
-                second_call_min=min(SECOND_CALL_MIN, self._group_max),
-            )
-            group = self._pools[pool] = _Pool(line, gathering)
-        try:
-            return await group.gathering.ask(claim)
-        finally:
-            # Callers choose the names of pools: none is remembered without need.
-            if group.gathering.idle and self._pools.get(pool) is group:
-                del self._pools[pool]
+    def _group_of(self, pool: str) -> _Pool:
+        line = _UserLine(self._group_max)
+        gathering = Gathering(
+            partial(self._reserve, pool),
+            line,
+            calls_max=self._calls_max,
+            second_call_min=min(SECOND_CALL_MIN, self._group_max),
+        )
+        group = self._pools[pool] = _Pool(line, gathering, partial(self._ended, pool))
+        return group

@@ -104,21 +104,23 @@ class Gathering(Generic[ItemT, AnswerT]):
         # Another call pays when there is enough to carry: two small ones cost more than one.
         self._second_call_min = second_call_min
         self._calls: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
 
     @property
     def idle(self) -> bool:
         """Whether nothing is in flight and nobody is ready to go."""
         return not self._calls and not len(self._line)
 
-    async def ask(self, item: ItemT) -> AnswerT:
-        """The answer to one item; raises what its call raised.
+    def ask(self, item: ItemT) -> "asyncio.Future[AnswerT]":
+        """The answer to one item, to be awaited; raises what its call raised.
 
-        An error means that the outcome is unknown: only an idempotent repeat is safe.
+        An error means that the outcome is unknown: only an idempotent repeat is safe. Cancelling it
+        before it was sent takes the item out of the line.
         """
-        waiter: Waiter[ItemT, AnswerT] = Waiter(item, asyncio.get_running_loop().create_future())
+        waiter: Waiter[ItemT, AnswerT] = Waiter(item, self._loop.create_future())
         self._line.add(waiter)
         self._send()
-        return await waiter.answer
+        return waiter.answer
 
     async def close(self) -> None:
         """Let the calls in flight end; those still waiting get their answers too."""

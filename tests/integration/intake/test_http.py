@@ -77,10 +77,12 @@ def application(database_url: str, ledger_url: str, **values: object) -> Penstoc
     return Penstock(database_url, ledger=ledger_url, settings=settings)
 
 
-@pytest.fixture
-async def http(database_url: str, ledger_url: str) -> AsyncIterator[Client]:
+@pytest.fixture(params=["hot", "asgi"])
+async def http(
+    database_url: str, ledger_url: str, request: pytest.FixtureRequest
+) -> AsyncIterator[Client]:
     async with (
-        serving(application(database_url, ledger_url)) as base,
+        serving(application(database_url, ledger_url), hot=request.param == "hot") as base,
         aiohttp.ClientSession() as session,
     ):
         yield Client(session, base)

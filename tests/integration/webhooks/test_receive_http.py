@@ -18,7 +18,7 @@ from tests.support.providers import CASES, Case
 from tests.support.waiting import until
 from tests.support.webhooks import Connection, Door, add_source, open_door, variable
 
-from penstock.api import intake as reading
+from penstock.api import requests as reading
 from penstock.application import Penstock
 from penstock.inbox import store
 from penstock.inbox.receive import still_genuine
