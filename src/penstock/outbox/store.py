@@ -30,6 +30,7 @@ _CLAIM = (
     " event_topic"
     " from app.outbox_claim($1::integer, $2::uuid, null, $3::uuid, $4::text[], $5::text[])"
 )
+PURGE_BATCH = 10_000  # as in the SQL functions
 _FINISH = "select seq from app.outbox_finish($1::bigint[], $2::uuid[], $3::uuid[])"
 _MARK_FAILED = (
     "select seq from app.outbox_mark_failed($1::bigint[], $2::uuid[], $3::uuid[], $4::text[],"
@@ -163,13 +164,19 @@ async def check_keys(conn: Connection) -> None:
 
 
 async def purge_dedupe(conn: Connection) -> None:
-    """Forget dedupe keys that are past their time."""
-    await call(conn, "select app.outbox_purge_dedupe()")
+    """Forget dedupe keys that are past their time, batch by batch until none is left."""
+    await _purge(conn, "select app.outbox_purge_dedupe() as count")
 
 
 async def purge_relays(conn: Connection) -> None:
-    """Delete rows of relay tables that were sent long enough ago."""
-    await call(conn, "select app.outbox_purge_relays()")
+    """Delete rows of relay tables that were sent long enough ago, batch by batch."""
+    await _purge(conn, "select app.outbox_purge_relays() as count")
+
+
+async def _purge(conn: Connection, query: str) -> None:
+    """Repeat a purge while it finds full batches: one a run would fall behind a busy producer."""
+    while (await call(conn, query))[0]["count"] >= PURGE_BATCH:
+        pass
 
 
 async def tend_alerts(conn: Connection) -> None:

@@ -88,3 +88,46 @@ async def test_nobody_cancels_another_tenants_event(conn: Session) -> None:
         cancel = "select app.outbox_cancel($1, 'not wanted')"
         assert not await conn.fetchval(cancel, other)
         assert await conn.fetchval(cancel, mine)
+
+
+@pytest.mark.parametrize("fairness", ["none", "round_robin"])
+async def test_a_paused_tenant_waits_and_nobody_else_does(conn: Session, fairness: str) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.policy(fairness=fairness)
+    paused, other = uuid4(), uuid4()
+    for tenant in (paused, other, None):
+        await outbox.publish(3, tenant=tenant)
+    await conn.execute("set role penstock_operator")
+    target = f"tenant/{str(paused).upper()}"
+    await conn.execute("select penstock.pause_target($1, 'asked to')", target)
+    await conn.execute("select penstock.pause_target('tenant/nobody', 'no such tenant')")
+    await conn.execute("reset role")
+    taken = await outbox.claim()
+    seqs = [item.seq for item in taken]
+    tenants = await conn.fetch("select tenant_id from public.outbox where seq = any($1)", seqs)
+    assert sorted(str(row[0]) for row in tenants) == sorted([str(other)] * 3 + ["None"] * 3)
+    assert await outbox.claim(tenant=paused) == []
+    await conn.execute(
+        "select penstock.resume_target($1, 'again')", f"tenant/{str(paused).upper()}"
+    )
+    assert len(await outbox.claim()) == 3
+
+
+async def test_deliveries_of_a_paused_tenant_wait_too(
+    conn: Session,
+) -> None:
+    outbox = SqlOutbox(conn)
+    await conn.execute(
+        """insert into public.outbox_destinations (name, kind) values ('acme', 'http');
+           insert into public.outbox_routes (route, topic, destination) values ('a', '*', 'acme')"""
+    )
+    paused, other = uuid4(), uuid4()
+    for tenant in (paused, other, None):
+        await outbox.publish(2, tenant=tenant)
+    await conn.fetch("select app.outbox_expand()")
+    await conn.execute("select penstock.pause_target($1, 'asked to')", f"tenant/{paused}")
+    claim = "select tenant_id from app.outbox_claim_for(array['acme'], array[100], $1)"
+    taken = [row["tenant_id"] for row in await conn.fetch(claim, uuid4())]
+    assert sorted(map(str, taken)) == sorted([str(other)] * 2 + ["None"] * 2)
+    await conn.execute("select penstock.resume_target($1, 'again')", f"tenant/{paused}")
+    assert [row["tenant_id"] for row in await conn.fetch(claim, uuid4())] == [paused] * 2

@@ -41,7 +41,7 @@ create policy producers on public.outbox for insert
 insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story, kinds)
 values ('outbox', 'outbox', 'app.outbox_dead', 'app.outbox_stats',
         'app.outbox_replay', 'app.outbox_discard', 'app.outbox_story',
-        array['topic', 'destination'])
+        array['topic', 'destination', 'tenant'])
 on conflict (queue) do update set kinds = excluded.kinds;
 grant usage on schema relay to penstock_operator, penstock_readonly, penstock_auditor;
 grant select (source, id, route, retry_count, last_error, moved_at, alerted_at)

@@ -27,6 +27,7 @@ declare
     v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
     v_skip text[] := coalesce(p_skip, '{}') || penstock.paused('topic')
         || app.outbox_elsewhere(p_topics is null);
+    v_idle uuid[] := app.outbox_paused_tenants();
     v_lease_s integer;
     v_max integer;
     v_fair boolean;
@@ -45,7 +46,7 @@ begin
     select c.lease_s, c.max_attempts, c.fairness = 'round_robin' into v_lease_s, v_max, v_fair
     from penstock.queue_config c where c.queue = 'outbox';
     if v_fair and p_tenant is null then
-        v_tids := app.outbox_pick_fair(v_limit, p_topics, v_skip);
+        v_tids := app.outbox_pick_fair(v_limit, p_topics, v_skip, v_idle);
     else
         v_tids := array(
             select o.ctid from public.outbox o
@@ -53,6 +54,7 @@ begin
               and (p_topics is null or o.topic = any (p_topics))
               and o.topic <> all (v_skip)
               and (p_tenant is null or o.tenant_id = p_tenant)
+              and coalesce(o.tenant_id <> all (v_idle), true)
             order by o.pos limit v_limit
             for update skip locked);
     end if;

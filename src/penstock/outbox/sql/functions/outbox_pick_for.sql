@@ -15,6 +15,7 @@ as $$
 declare
     v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
     v_paused text[] := penstock.paused('topic');
+    v_idle uuid[] := app.outbox_paused_tenants();
 begin
     return array(
         select x.tid
@@ -29,6 +30,7 @@ begin
                   and (o.topic, o.pos) < (r.route, 9223372036854775807)
                   and o.pos is not null and o.route is not null
                   and o.event_topic <> all (v_paused)
+                  and coalesce(o.tenant_id <> all (v_idle), true)
                 order by o.topic, o.pos limit a.allowed
                 for update skip locked
             ) y
