@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import nkeys
 import pytest
+from nats.aio.client import RawCredentials
+from nats.errors import AuthorizationError
 from tests.support.brokers import (
     NatsNode,
     add_stream,
@@ -16,6 +19,7 @@ from tests.support.brokers import (
     stored,
 )
 from tests.support.deliveries import delivery, destination
+from tests.support.nats_accounts import operator_mode
 
 from penstock.kernel.errors import BadSetting
 from penstock.kernel.settings import Settings
@@ -185,6 +189,14 @@ async def test_a_sink_finds_its_server_again_after_a_restart(tmp_path: Path) -> 
             await sink.close()
 
 
+async def test_a_refusal_is_not_forgotten_over_the_end_of_the_connection() -> None:
+    sink = make(destination("nats"), Settings())
+    for error in (ConnectionResetError("reset"), AuthorizationError("no"), OSError("closed")):
+        await sink._on_trouble(error)
+    assert "no" in sink._away()
+    assert "closed" not in sink._away()
+
+
 def test_no_password_stands_in_an_address() -> None:
     told = {"servers": ["nats://user:hunter2@h:4222"]}
     with pytest.raises(BadSetting) as caught:
@@ -205,7 +217,8 @@ def _nkey() -> tuple[str, str]:
     return seed.decode(), nkeys.from_seed(bytearray(seed)).public_key.decode()
 
 
-LOGINS = {
+OPERATOR, CREDS = operator_mode()
+LOGINS: dict[str, tuple[str, dict[str, str], str, dict[str, Any]]] = {
     "token": ('authorization { token: "let-me-in" }', {}, "let-me-in", {"token": "let-me-in"}),
     "password": (
         "authorization { user: ada, password: analytical }",
@@ -219,6 +232,7 @@ LOGINS = {
         _nkey()[0],
         {"nkeys_seed_str": _nkey()[0]},
     ),
+    "creds": (OPERATOR, {}, CREDS, {"user_credentials": RawCredentials(CREDS)}),
 }
 
 

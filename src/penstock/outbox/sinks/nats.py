@@ -30,7 +30,7 @@ from penstock.outbox.sinks.sink import ATTEMPT_HEADER, FENCE_HEADER, Delivery, D
 
 try:
     from nats.aio.client import Client, RawCredentials
-    from nats.errors import Error, MaxPayloadError
+    from nats.errors import Error, MaxPayloadError, StaleConnectionError
     from nats.js.api import Header
     from nats.js.client import JetStreamContext
     from nats.js.errors import APIError, NoStreamResponseError
@@ -182,8 +182,11 @@ class NatsSink:
 
     async def _on_trouble(self, error: Exception) -> None:
         """Keep the server's last word: a refused publish, say, has no answer of its own."""
-        self._trouble = mask_text(str(error) or type(error).__name__)
-        _log.warning("nats_trouble %s", self._trouble)
+        said = mask_text(str(error) or type(error).__name__)
+        _log.warning("nats_trouble %s", said)
+        # The end of the connection that follows upon a refusal explains less than the refusal.
+        if not (self._trouble and isinstance(error, OSError | StaleConnectionError)):
+            self._trouble = said
 
     async def _on_gone(self) -> None:
         self._here.clear()
