@@ -128,6 +128,12 @@ async def claim_for(conn: Connection, *args: object) -> Rows:
     return await call(conn, _CLAIM_FOR, *args)
 
 
+async def balance(conn: Connection) -> int:
+    """Keep few deliveries ready for each destination; returns how many were fetched back."""
+    rows = await call(conn, "select app.outbox_balance() as count")
+    return int(rows[0]["count"])
+
+
 async def weigh(conn: Connection, *args: object) -> dict[str, Breaker]:
     """Tell successes and failures by destination; returns their breakers."""
     rows = await call(conn, _WEIGH, *args)

@@ -46,6 +46,7 @@ class OutboxQueue:
         self._topics = None if topics is None else sorted(topics)
         self._routing = None if routes is None else Routing.of(routes)
         self._claims = claims
+        self._balanced_at = 0.0
 
     async def policy(self, conn: Connection) -> Policy:
         """The numbers this queue runs by."""
@@ -157,7 +158,11 @@ class OutboxQueue:
     async def tend(self, conn: Connection) -> Tending:
         """Reap, bring back due rows, sweep, keep the watermark; a no-op when not yet due."""
         row = await store.tend(conn)
-        return Tending(row["reaped"], row["due"], row["swept"])
+        back = 0
+        if self._claims is not None and monotonic() - self._balanced_at >= ROUTING_S:
+            self._balanced_at = monotonic()
+            back = await destinations.balance(conn)
+        return Tending(row["reaped"], row["due"] + back, row["swept"])
 
 
 class OutboxEnding:

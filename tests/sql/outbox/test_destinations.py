@@ -287,3 +287,72 @@ async def test_a_backlog_of_one_destination_is_not_read_for_another(outbox: Send
         await outbox.conn.execute(
             "delete from pg_statistic where starelid = 'public.outbox'::regclass"
         )
+
+
+async def _count(outbox: Sending, condition: str) -> int:
+    found: int = await outbox.conn.fetchval(
+        f"select count(*) from public.outbox where route = 'a' and {condition}"
+    )
+    return found
+
+
+async def test_what_a_shut_destination_cannot_take_is_out_of_the_way_and_comes_back(
+    outbox: Sending,
+) -> None:
+    await outbox.destination("a", "t", breaker_after=1)
+    await outbox.ready(50)
+    await outbox.weigh(0, 1)
+    await outbox.conn.execute("select app.outbox_balance()")
+    assert await _count(outbox, "pos is not null") == 0
+    assert await outbox.tend(sweep=True) == (0, 0, 0), "no time brings it back"
+    await outbox.advance(timedelta(seconds=6))
+    assert len(await outbox.take(a=5)) == 1, "the probe is fetched from what was set aside"
+    await outbox.conn.execute("select app.outbox_balance()")
+    assert await _count(outbox, "pos is not null") == 0
+    assert await outbox.weigh(1, 0) == "closed"
+    assert await outbox.conn.fetchval("select app.outbox_balance()") == 49
+    taken = await outbox.take(a=100)
+    assert len(taken) == 49
+    assert {item.attempts for item in taken} == {1}
+
+
+async def test_of_a_large_backlog_only_the_next_part_is_ready(outbox: Sending) -> None:
+    await outbox.destination("a", "t")
+    await outbox.conn.execute(
+        "insert into public.outbox (topic, payload, route, event_topic)"
+        " select 'a', '{}', 'a', 't' from generate_series(1, 4001)"
+    )
+    await outbox.conn.execute("select app.outbox_balance()")
+    assert await _count(outbox, "pos is not null") == 2000
+    await outbox.conn.execute("select app.outbox_balance()")
+    assert await _count(outbox, "pos is not null") == 2000
+    seen: set[int] = set()
+    while items := await outbox.take(a=500):
+        seen |= {item.seq for item in items}
+        await outbox.finish(items)
+    assert len(seen) == 4001, "all of it is taken, also what was set aside"
+
+
+@pytest.mark.parametrize("state", ["aside", "ready"])
+async def test_setting_aside_and_fetching_read_only_what_they_move(
+    outbox: Sending, state: str
+) -> None:
+    await outbox.destination("a", "t")
+    await outbox.destination("b", "u")
+    await outbox.conn.execute(
+        "insert into public.outbox (topic, payload, route, event_topic, pos, next_attempt_at)"
+        " select 'a', '{}', 'a', 't', case when $1 then nextval('penstock.outbox_next') end,"
+        " case when not $1 then '9999-12-31 00:00:00+00'::timestamptz end"
+        " from generate_series(1, 20000)",
+        state == "ready",
+    )
+    await outbox.conn.execute("analyze public.outbox")
+    await outbox.ready(5, "u")
+    nodes = await Plans(outbox.conn).of("select app.outbox_balance()")
+    assert {node["Node Type"] for node in nodes} <= {"Index Scan", "Index Only Scan", "Tid Scan"}
+    read = max(n["Actual Rows"] + n.get("Rows Removed by Filter", 0) for n in nodes)
+    assert read <= 5000
+    nodes = await Plans(outbox.conn).of(
+        "select * from app.outbox_claim_for('{b}', '{100}', gen_random_uuid())"
+    )
+    assert max(n["Actual Rows"] + n.get("Rows Removed by Filter", 0) for n in nodes) <= 5

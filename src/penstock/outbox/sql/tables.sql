@@ -71,6 +71,8 @@ create unique index outbox_head on public.outbox (key_hash)
     where key_hash is not null and turn is null and parked_at is null;
 create index outbox_routed on public.outbox (topic, pos)
     where pos is not null and route is not null;
+create index outbox_aside on public.outbox (topic, seq)
+    where next_attempt_at = '9999-12-31 00:00:00+00';
 create index outbox_parent on public.outbox (parent) where parent is not null;
 create index outbox_line on public.outbox (key_hash, turn) where turn is not null;
 

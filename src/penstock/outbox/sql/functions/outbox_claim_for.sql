@@ -36,6 +36,10 @@ begin
     select array_agg(a.name), array_agg(least(a.allowed, 1000)) into v_names, v_allowed
     from app.outbox_allowance(p_destinations, p_limits) a where a.allowed > 0;
     v_tids := app.outbox_pick_for(v_names, v_allowed);
+    if cardinality(v_tids) < (select sum(a) from unnest(v_allowed) as a)
+       and app.outbox_refill(v_names, v_allowed) > 0 then
+        v_tids := app.outbox_pick_for(v_names, v_allowed);
+    end if;
     if cardinality(v_tids) = 0 then
         return;
     end if;
