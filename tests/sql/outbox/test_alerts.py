@@ -169,7 +169,8 @@ async def test_an_alert_that_dies_makes_no_alert(conn: Session, outbox: SqlOutbo
     await outbox.fail(await outbox.claim(topics=[ALERT]), "reject", code="HTTP_400")
     assert await _kinds(conn) == [("t", "DEAD", "BAD", 1, 0)]
     await conn.execute(
-        "insert into public.outbox_routes (route, topic, destination) values ('b', '*', 'pager')"
+        "insert into public.outbox_routes (route, topic, destination)"
+        " values ('b', 'penstock.*', 'pager')"
     )
     await _kill(outbox, topic="u")
     await conn.fetch("select app.outbox_expand()")
@@ -192,6 +193,13 @@ async def test_without_a_route_the_count_waits_for_one(conn: Session, outbox: Sq
     (alert,) = await _alerts(conn)
     assert alert["count"] == 2
     assert await _kinds(conn) == [("t", "DEAD", "BAD", 2, 0)]
+
+
+async def test_who_takes_everything_takes_no_alerts(conn: Session, outbox: SqlOutbox) -> None:
+    await conn.execute("update public.outbox_routes set topic = '*'")
+    await _kill(outbox)
+    assert await _alerts(conn) == []
+    assert await _kinds(conn) == [("t", "DEAD", "BAD", 1, 1)]
 
 
 async def test_used_up_attempts_lost_leases_and_unknown_outcomes_are_alerted(

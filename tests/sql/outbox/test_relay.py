@@ -73,6 +73,46 @@ async def test_what_fails_is_tried_five_times_and_then_a_dead_letter(
     assert await _row(conn) == ("SENT", True, 6, None)
 
 
+async def _two_routes(conn: Session) -> None:
+    await conn.execute(
+        """insert into public.outbox_destinations (name, kind) values ('acme', 'http');
+           insert into public.outbox_routes (route, topic, destination)
+           values ('one', 'payments.*', 'acme'), ('two', 'payments.*', 'acme')"""
+    )
+
+
+async def test_with_several_routes_the_row_follows_all_deliveries(
+    conn: Session, outbox: SqlOutbox
+) -> None:
+    await _two_routes(conn)
+    await _insert(conn, "payments.outbox_transfers")
+    await conn.fetch("select app.outbox_expand()")
+    await outbox.finish(await outbox.claim(topics=["one"]))
+    assert await _row(conn) == ("PENDING", False, 1, None)
+    for attempt in range(2, 7):
+        await outbox.tend()
+        await outbox.fail(await outbox.claim(topics=["two"]), delay_s=0)
+        assert await _row(conn) == ("FAILED", False, attempt, "it did not work")
+    (dead,) = await conn.fetch("select id from app.outbox_dead where topic like 'payments.%'")
+    await conn.fetch("select app.outbox_replay($1, 'fixed')", [dead["id"]])
+    await outbox.finish(await outbox.claim(topics=["two"]))
+    assert await _row(conn) == ("SENT", True, 7, None)
+
+
+async def test_a_row_is_not_sent_while_one_of_its_deliveries_was_given_up(
+    conn: Session, outbox: SqlOutbox
+) -> None:
+    await _two_routes(conn)
+    await _insert(conn, "payments.outbox_transfers")
+    await conn.fetch("select app.outbox_expand()")
+    await outbox.fail(await outbox.claim(topics=["two"]), "reject")
+    (dead,) = await conn.fetch("select id from app.outbox_dead where topic like 'payments.%'")
+    await conn.fetch("select app.outbox_discard($1, 'no')", [dead["id"]])
+    await outbox.finish(await outbox.claim(topics=["one"]))
+    assert (await _row(conn))[0] == "FAILED"
+    assert await conn.fetchval("select count(*) from public.outbox") == 0
+
+
 async def test_a_dispatch_that_did_not_start_does_not_count(
     conn: Session, outbox: SqlOutbox
 ) -> None:

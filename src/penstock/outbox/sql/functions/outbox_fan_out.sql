@@ -10,9 +10,9 @@ declare
 begin
     insert into public.outbox
         (tenant_id, topic, payload, headers, created_at, ordering_key, route, event_id, event_topic,
-         parent)
+         parent, relay)
     select o.tenant_id, f.route, o.payload, o.headers, o.created_at, o.ordering_key, f.route, o.id,
-           o.topic, o.seq
+           o.topic, o.seq, o.relay
     from public.outbox o
     cross join lateral app.outbox_routes_of(o.topic, o.payload) f
     where o.seq = any (p_seqs)
