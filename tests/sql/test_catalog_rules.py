@@ -55,6 +55,17 @@ async def test_definer_functions_fix_their_search_path(live: Session) -> None:
     )
 
 
+async def test_functions_that_pin_their_plan_switch_compilation_off(live: Session) -> None:
+    """Before 18 a plan step that is switched off counts as dear, and what is dear is compiled."""
+    assert not await _names(
+        live,
+        "select p.oid::regprocedure::text from pg_proc p "
+        "join pg_namespace n on n.oid = p.pronamespace "
+        "where {ours} and exists (select from unnest(p.proconfig) c where c ~ '^enable_.*=off$') "
+        "and not 'jit=off' = any (p.proconfig)",
+    )
+
+
 async def test_definer_functions_belong_to_a_role_that_cannot_log_in(live: Session) -> None:
     assert not await _names(
         live,

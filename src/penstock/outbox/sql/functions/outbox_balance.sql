@@ -3,6 +3,7 @@ create or replace function app.outbox_balance() returns integer
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 set enable_sort = off
 as $$
 declare

@@ -6,6 +6,7 @@ create or replace function app.outbox_expand(p_limit integer default 500) return
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_seqs bigint[];

@@ -2,6 +2,7 @@ create or replace function app.outbox_fan_out(p_seqs bigint[]) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_hashes bigint[];

@@ -6,6 +6,7 @@ create or replace function app.outbox_resend_window(
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_window interval := p_window;

@@ -9,6 +9,7 @@ create or replace function app.outbox_resendable(
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

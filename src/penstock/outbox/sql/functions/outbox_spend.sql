@@ -2,6 +2,7 @@ create or replace function app.outbox_spend(p_tids tid[], p_lease_s integer) ret
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_now timestamptz := penstock.clock();

@@ -4,6 +4,7 @@ create or replace function app.outbox_waiting() returns uuid
 language sql volatile security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
     select coalesce(
         (select o.id from public.outbox o
