@@ -1,6 +1,7 @@
 """`penstock resend`, `blocked`, `park`, `skip` and `top` on a real database."""
 
 import json
+from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID
 
@@ -195,3 +196,37 @@ def test_top_shows_every_queue_and_how_it_moves(cli: Cli, line: list[UUID]) -> N
     document = json.loads(cli("top", "--count", "1", "--json").out)
     outbox = next(row for row in document["queues"] if row["queue"] == "outbox")
     assert (outbox["dead"], outbox["scheduled"]) == (1, 2)
+
+
+def test_the_destinations_of_the_alerts_page_can_be_applied(
+    cli: Cli, sync_conn: Sync, tmp_path: Path
+) -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "how-to", "get-alerts.md").read_text("utf-8")
+    file = tmp_path / "alerts.toml"
+    file.write_text(page.split("```toml\n")[1].split("```")[0])
+    assert cli("apply", str(file), "--reason", "try the page", "--yes").code == 0
+    row = sync_conn.execute(
+        "select count(*) from public.outbox_routes where topic = 'penstock.alert'"
+    ).fetchone()
+    assert row == (3,)
+    assert cli("apply", str(file), "--reason", "again", "--yes", "--json").document["changes"] == []
+
+
+def _findings(cli: Cli, check: str) -> list[dict[str, str]]:
+    found = cli("doctor", "--json").document["findings"]
+    return [finding for finding in found if finding["check"] == check]
+
+
+def test_doctor_says_when_nobody_hears_of_dead_letters(cli: Cli, sync_conn: Sync) -> None:
+    assert _findings(cli, "alerts") == []
+    sync_conn.execute(
+        "insert into public.outbox_alerts (topic, state, fingerprint, total, unsent, examples,"
+        " first_at, last_at) values ('t', 'DEAD', 'f', 5, 3, '{}', now(), now())"
+    )
+    (finding,) = _findings(cli, "alerts")
+    assert "3 dead or held events were alerted to nobody" in finding["finding"]
+    sync_conn.execute(
+        "insert into public.outbox (topic, payload, pos, dead_at, error_code)"
+        " values ('penstock.alert', '{}', null, now(), 'HTTP_400')"
+    )
+    assert "1 alerts could not be delivered" in _findings(cli, "alerts")[1]["finding"]

@@ -206,20 +206,25 @@ async def test_the_posted_record_is_never_believed(
     assert seen == [row]
 
 
-async def test_a_thousand_hints_and_a_sweep_dispatch_each_row_once(
+async def test_hints_for_a_thousand_rows_and_a_sweep_dispatch_each_once(
     conn: Connection, client: Client, ps: Penstock, seen: list[UUID]
 ) -> None:
-    rows = [await _transfer(conn) for _ in range(100)]
+    inserted = await conn.fetch(
+        "insert into payments.outbox_transfers (payload)"
+        " select '{}' from generate_series(1, 1000) returning id"
+    )
+    rows = [row["id"] for row in inserted]
 
-    async def ten_hints(row: UUID) -> None:
-        for _ in range(10):
+    async def hints(some: list[UUID]) -> None:
+        for row in some:
             status, _ = await client(short("payments.outbox_transfers", row))
             assert status in (200, 202)
 
-    await asyncio.gather(ps.work(until_idle=True), *(ten_hints(row) for row in rows))
+    doubled = [rows[at::10] for at in range(10)] + [rows[at : at + 50] for at in (0, 500)]
+    await asyncio.gather(ps.work(until_idle=True), *(hints(some) for some in doubled))
     await until(
         lambda: conn.fetchval(
-            "select count(*) = 100 from payments.outbox_transfers where status = 'SENT'"
+            "select count(*) = 1000 from payments.outbox_transfers where status = 'SENT'"
         ),
         "every row is sent",
     )

@@ -1,7 +1,7 @@
-"""What `penstock doctor` asks of the outbox: whether a destination gets nothing, and why."""
+"""What `penstock doctor` asks of the outbox: which destination gets nothing, who hears of that."""
 
 from penstock.kernel.checks import Check, Examination, Finding
-from penstock.outbox import destinations
+from penstock.outbox import destinations, operations
 from penstock.outbox.destinations import DestinationStats
 
 
@@ -16,6 +16,22 @@ async def _destinations(exam: Examination) -> list[Finding]:
             found.append(_disabled(one))
         elif one.enabled and one.breaker != "closed":
             found.append(_open(one))
+    return found
+
+
+async def _alerts(exam: Examination) -> list[Finding]:
+    if not await destinations.installed(exam.conn):
+        return []
+    state = await operations.alert_state(exam.conn)
+    found = []
+    if state.unsent:
+        text = f"{state.unsent:,} dead or held events were alerted to nobody: no route for alerts"
+        remedy = "penstock route add penstock.alert DESTINATION"
+        found.append(Finding("alerts", "warning", text, remedy))
+    if state.dead:
+        text = f"{state.dead:,} alerts could not be delivered"
+        remedy = "penstock dead list outbox --topic penstock.alert"
+        found.append(Finding("alerts", "error", text, remedy))
     return found
 
 
@@ -41,4 +57,7 @@ def _open(one: DestinationStats) -> Finding:
     return Finding("destinations", "error", text, f"penstock destination test {one.name}")
 
 
-CHECKS = (Check("destinations", _destinations, needs_schema=True),)
+CHECKS = (
+    Check("destinations", _destinations, needs_schema=True),
+    Check("alerts", _alerts, needs_schema=True),
+)

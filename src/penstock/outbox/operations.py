@@ -92,6 +92,18 @@ class ResendState:
     audit_id: UUID
 
 
+@dataclass(frozen=True, slots=True)
+class AlertState:
+    """Whether anybody hears of dead letters: how many are in no alert, how many alerts are dead."""
+
+    unsent: int
+    dead: int
+
+
+_ALERTS = """
+select (select coalesce(sum(a.unsent), 0) from public.outbox_alerts a)::bigint as unsent,
+       (select count(*) from app.outbox_dead d where d.topic = 'penstock.alert') as dead
+"""
 _BLOCKED = """
 select ordering_key, tenant_id, route, head_id, topic, state, error_code, attempts, next_attempt_at,
        dead_at, behind
@@ -154,6 +166,11 @@ async def step_resend(conn: Connection, resend: UUID, limit: int) -> ResendStep:
 async def resends(conn: Connection, resend: UUID | None = None) -> Sequence[ResendState]:
     """One resend, or the latest."""
     return [ResendState(**dict(row)) for row in await call(conn, _RESENDS, resend)]
+
+
+async def alert_state(conn: Connection) -> AlertState:
+    """What has not been told to anybody."""
+    return AlertState(**dict((await call(conn, _ALERTS))[0]))
 
 
 async def _heads(
