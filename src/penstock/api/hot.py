@@ -7,6 +7,7 @@ the connection over to uvicorn, for good; both ways run the same routes and give
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NoReturn, Protocol, cast
@@ -160,19 +161,27 @@ class HotProtocol(asyncio.Protocol):
         if begun is None:
             self._start_anew(route, request)
             return
-        self._answering = begun
-        begun.add_done_callback(partial(self._ended, route, request))
+        self._answering, end = begun
+        self._answering.add_done_callback(partial(self._ended, route, request, end))
 
     def _start_anew(self, route: HotRoute, request: Whole) -> None:
         """The long way, which knows every kind of request."""
         self._answering = self._loop.create_task(route.settled(request))
         self._answering.add_done_callback(self._settled)
 
-    def _ended(self, route: HotRoute, request: Whole, begun: "asyncio.Future[Any]") -> None:
+    def _ended(
+        self,
+        route: HotRoute,
+        request: Whole,
+        end: Callable[[Any], Answer | None],
+        begun: "asyncio.Future[Any]",
+    ) -> None:
         if begun.cancelled():
             return
-        error = begun.exception()
-        answer = route.end(begun.result()) if error is None else self._failed(route, error)
+        try:
+            answer = end(begun.result())
+        except Exception as error:
+            answer = self._failed(route, error)
         if answer is None:
             self._start_anew(route, request)
         else:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from penstock.api.asgi import Message, Receive, too_large
 from penstock.api.problems import Answer
-from penstock.api.requests import HotRoute, Whole, body_of
+from penstock.api.requests import Begun, HotRoute, Whole, body_of
 from penstock.inbox.providers.daily import is_probe
 from penstock.inbox.providers.scheme import Headers, Reply, Request
 from penstock.inbox.receive import Reception
@@ -43,15 +43,17 @@ class WebhookRoute(HotRoute):
         if is_probe(request.body):
             # Daily asks before its source exists here; the answer is the same for every name.
             return _answer(Reply())
-        delivery = Request(
-            body=request.body,
-            headers=Headers(request.headers),
-            method=request.method,
-            query=request.query.decode("latin-1"),
-        )
-        name = request.path.rpartition("/")[2]
-        found = name if _NAME.fullmatch(name) else _NOBODY
-        return _answer(await self._reception.receive(found, delivery))
+        return _answer(await self._reception.receive(*_delivery(request)))
+
+    def begin(self, request: Whole) -> Begun | None:
+        """Put a genuine delivery in line; whatever else it is takes the long way."""
+        if len(request.body) > self._reception.sources.body_bytes_max or is_probe(request.body):
+            return None
+        begun = self._reception.begin(*_delivery(request))
+        if begun is None:
+            return None
+        stored, taken = begun
+        return stored, lambda results: _answer(taken(results))
 
     async def body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
         """The body; what all callers together have sent so far is bounded too."""
@@ -71,6 +73,18 @@ class WebhookRoute(HotRoute):
             return await body_of(headers, counted, await self.limit())
         finally:
             self._reading_bytes -= held
+
+
+def _delivery(request: Whole) -> tuple[str, Request]:
+    """Whose delivery it says it is, and the delivery."""
+    name = request.path.rpartition("/")[2]
+    delivery = Request(
+        request.body,
+        Headers(request.headers),
+        method=request.method,
+        query=request.query.decode("latin-1"),
+    )
+    return name if _NAME.fullmatch(name) else _NOBODY, delivery
 
 
 def _answer(reply: Reply) -> Answer:

@@ -1,6 +1,5 @@
 """Intake over HTTP: the seed's routes as its clients call them, and plain ones of our own."""
 
-import asyncio
 import re
 from collections.abc import Mapping
 from typing import assert_never
@@ -12,7 +11,7 @@ from penstock.api import asgi
 from penstock.api.asgi import Receive, Scope, Send, headers_of
 from penstock.api.auth import Authenticator, Principal, Role
 from penstock.api.problems import Answer, problem, rest_error
-from penstock.api.requests import HotRoute, Whole, body_of, decoded, respond
+from penstock.api.requests import Begun, HotRoute, Whole, body_of, decoded, respond
 from penstock.intake.answers import (
     Busy,
     LimitReached,
@@ -65,20 +64,20 @@ class ClaimRoute(HotRoute):
         headers = request.named_headers()
         pool, claim = self._wish(request, headers, await self._auth.principal(headers))
         answer = await self._desk.reserve(pool, claim)
-        told = self.end(answer)
+        told = self._end(answer)
         if told is None:
             raise refusal_of(answer)
         return told
 
-    def begin(self, request: Whole) -> "asyncio.Future[ReserveAnswer] | None":
+    def begin(self, request: Whole) -> Begun | None:
         """Put a claim in line whose token needs no key to be fetched."""
         headers = request.named_headers()
         principal = self._auth.quick_principal(headers)
         if principal is None:
             return None
-        return self._desk.begin(*self._wish(request, headers, principal))
+        return self._desk.begin(*self._wish(request, headers, principal)), self._end
 
-    def end(self, result: ReserveAnswer) -> Answer | None:
+    def _end(self, result: ReserveAnswer) -> Answer | None:
         """A yes or a no; what is neither is asked again."""
         if isinstance(result, Reserved):
             return Answer(200, b'"%s"' % str(result.resource_id).encode(), asgi.JSON)

@@ -3,7 +3,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 import msgspec
@@ -19,6 +19,7 @@ BODY_TIMEOUT_S = 10.0
 
 T = TypeVar("T")
 Form = Callable[[PenstockError], Answer]
+Begun: TypeAlias = tuple["asyncio.Future[Any]", Callable[[Any], Answer | None]]
 
 
 class Whole(msgspec.Struct):
@@ -52,14 +53,13 @@ class HotRoute(ABC):
     async def limit(self) -> int:
         """How many bytes a body may have."""
 
-    def begin(self, request: Whole) -> "asyncio.Future[Any] | None":
-        """Begin a request of the usual kind without a task of its own; None for any other."""
-        del request
-        return None
+    def begin(self, request: Whole) -> Begun | None:
+        """Begin a request of the usual kind without a task of its own; None for any other.
 
-    def end(self, result: Any) -> Answer | None:
-        """The answer to what `begin` waited for; None where `answer` must begin anew."""
-        del result
+        What it begins is to be awaited, and what came of it made into the answer; a None there
+        means that `answer` has to begin anew.
+        """
+        del request
         return None
 
     async def settled(self, request: Whole) -> Answer:

@@ -4,7 +4,6 @@
 one writes by hand: FastAPI, the signature checked, one insert per request.
 """
 
-import asyncio
 import hashlib
 import hmac
 import json
@@ -18,6 +17,7 @@ import asyncpg
 import uvicorn
 from starlette.types import ASGIApp
 
+from penstock.api.hot import HotProtocol
 from penstock.api.mount import Mounted
 from penstock.application import Penstock
 
@@ -34,7 +34,7 @@ insert into bench_events (event_id, payload, raw_body) values ($1, $2, $3) on co
 
 
 def ours(url: str) -> ASGIApp:
-    """The inbox's route as a user mounts it."""
+    """The inbox's route as `penstock serve` has it."""
     return Mounted(Penstock(url), only=frozenset({"inbox"}))
 
 
@@ -71,9 +71,16 @@ def main(kind: str, descriptor: str) -> None:
     """Serve until the process is ended."""
     url = os.environ[URL_VARIABLE]
     app = ours(url) if kind == "ours" else plain(url)
-    config = uvicorn.Config(app, lifespan="on", log_level="warning", access_log=False)
+    config = uvicorn.Config(
+        app,
+        http=HotProtocol if kind == "ours" else "auto",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+    )
     taken = socket.socket(fileno=int(descriptor))
-    asyncio.run(uvicorn.Server(config).serve(sockets=[taken]))
+    uvicorn.Server(config).run(sockets=[taken])
 
 
 if __name__ == "__main__":

@@ -78,6 +78,10 @@ class Sources:
             await self._refresh(older_than_s)
         return self._known.get(name)
 
+    def known(self, name: str) -> Sender | None:
+        """The source of that name as it was read last."""
+        return self._known.get(name)
+
     @property
     def age_s(self) -> float:
         """How long ago the sources were read."""

@@ -116,6 +116,8 @@ async def receive_many(
 
 def storable(text: str, most: int = 2000) -> str:
     """Text as Postgres takes it; what it cannot hold is left out or replaced."""
+    if text.isascii() and "\0" not in text:
+        return text[:most]
     return text.replace("\0", "").encode("utf-8", "replace").decode()[:most]
 
 
@@ -123,6 +125,8 @@ def _text_or_none(text: str | None) -> str | None:
     """JSON text, or None where the wire could not even carry it."""
     if text is None or "\0" in text:
         return None
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

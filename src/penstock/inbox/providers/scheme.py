@@ -9,7 +9,6 @@ import hmac
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -97,8 +96,7 @@ class Headers:
         return iter(self._pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A delivery as it arrived; nothing in it is believed yet."""
 
     body: bytes
@@ -107,8 +105,7 @@ class Request:
     query: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class InboundEvent:
+class InboundEvent(msgspec.Struct, frozen=True):
     """One event of a delivery. Without a payload it is dead at once: no handler could take it.
 
     `raw` is the whole body, or this event's part of a delivery that tells of several.
@@ -120,31 +117,27 @@ class InboundEvent:
     payload: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """An answer that a handshake wants; nothing is stored."""
 
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(msgspec.Struct, frozen=True):
     """A genuine delivery: its events, or the reply to a handshake."""
 
     events: tuple[InboundEvent, ...] = ()
     reply: Reply | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """A request that is not believed."""
 
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """What a request says of its signature: the texts that may have been signed, and the codes."""
 
     texts: tuple[bytes, ...]
