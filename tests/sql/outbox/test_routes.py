@@ -254,6 +254,41 @@ async def test_a_route_that_goes_takes_what_waits_on_it_along(
     assert await outbox.deliveries(event) == {"a": "CANCELLED", "b": "DELIVERED"}
 
 
+async def test_a_delivery_in_flight_goes_with_its_route_and_its_result_is_kept(
+    conn: Session, outbox: Routed
+) -> None:
+    await outbox.route("a", "t")
+    await outbox.route("b", "t", to="b")
+    (event,) = await outbox.publish(1)
+    await outbox.expand()
+    item = await outbox.one("a")
+    await conn.execute("select app.outbox_remove_route('a', 'not wanted')")
+    assert await outbox.deliveries(event) == {"a": "CANCELLED", "b": "READY"}
+    assert await outbox.finish([item]) == [item.seq], "its worker is refused"
+    assert await conn.fetchval("select verdict from penstock.late_results") == "done"
+    await outbox.finish([await outbox.one("b")])
+    assert await outbox.state(event) == "DELIVERED"
+
+
+async def test_a_claim_under_way_is_waited_for_when_its_route_goes(
+    outbox: Routed, database_url: str
+) -> None:
+    await outbox.route("a", "t")
+    await outbox.publish(1)
+    await outbox.expand()
+    async with Stage(database_url) as stage:
+        claiming, removing = await stage.sessions("claiming", "removing")
+        await claiming.begin()
+        claim = "select * from app.outbox_claim_for('{a}', '{1}', gen_random_uuid())"
+        assert len(await claiming.run(claim)) == 1
+        step = removing.start("select app.outbox_remove_route('a', 'not wanted')")
+        await stage.until_blocked(removing, step)
+        await claiming.commit()
+        await step.done()
+    left = "select count(*) from public.outbox"
+    assert await outbox.conn.fetchval(left) == 0, "nothing stays that nobody would deliver"
+
+
 @pytest.mark.parametrize("key", [None, "k"])
 async def test_an_event_whose_routes_went_before_it_was_fanned_out_does_not_stay(
     conn: Session, outbox: Routed, key: str | None
