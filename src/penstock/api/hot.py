@@ -8,11 +8,11 @@ the connection over to uvicorn, for good; both ways run the same routes and give
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from http import HTTPStatus
 from typing import Any, NoReturn, Protocol, cast
 
 import httptools
+import msgspec
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -41,6 +41,14 @@ class Hot(Protocol):
         ...
 
 
+class _Asked(msgspec.Struct):
+    """What the connection waits for."""
+
+    route: HotRoute
+    request: Whole
+    end: Callable[[Any], Answer | None]
+
+
 class HotProtocol(asyncio.Protocol):
     """One connection, until it is handed over."""
 
@@ -62,6 +70,7 @@ class HotProtocol(asyncio.Protocol):
         self._idle: asyncio.TimerHandle | None = None
         self._seen_at = 0.0
         self._answering: asyncio.Future[Any] | None = None
+        self._asked: _Asked | None = None
         self._early = b""
         self._closing = False
         self._path = b""
@@ -162,28 +171,25 @@ class HotProtocol(asyncio.Protocol):
             self._start_anew(route, request)
             return
         self._answering, end = begun
-        self._answering.add_done_callback(partial(self._ended, route, request, end))
+        self._asked = _Asked(route, request, end)
+        self._answering.add_done_callback(self._ended)
 
     def _start_anew(self, route: HotRoute, request: Whole) -> None:
         """The long way, which knows every kind of request."""
         self._answering = self._loop.create_task(route.settled(request))
         self._answering.add_done_callback(self._settled)
 
-    def _ended(
-        self,
-        route: HotRoute,
-        request: Whole,
-        end: Callable[[Any], Answer | None],
-        begun: "asyncio.Future[Any]",
-    ) -> None:
+    def _ended(self, begun: "asyncio.Future[Any]") -> None:
         if begun.cancelled():
             return
+        asked = self._asked
+        assert asked is not None, "one request is under way"
         try:
-            answer = end(begun.result())
+            answer = asked.end(begun.result())
         except Exception as error:
-            answer = self._failed(route, error)
+            answer = self._failed(asked.route, error)
         if answer is None:
-            self._start_anew(route, request)
+            self._start_anew(asked.route, asked.request)
         else:
             self._write(answer)
             self._next()
