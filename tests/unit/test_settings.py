@@ -176,6 +176,7 @@ def test_only_secrets_are_references() -> None:
         ({"jwt_secret": "short"}, "shorter than 32 bytes"),
         ({"worker_key": "same", "admin_key": "same"}, "worker_key and admin_key are the same"),
         ({"service_role_key": "same", "anon_key": "same"}, "are the same"),
+        ({"service_role_key": "same", "outbox_secrets": "new,same"}, "also one of outbox_secrets"),
         ({"demo_anonymous_claims": True}, "there is no anon_key"),
         ({"port": 9000, "health_port": 9000}, "port and health_port are the same"),
         ({"direct_url": "postgres://h/db"}, "there is no database_url"),

@@ -282,6 +282,11 @@ async def test_nothing_is_added_while_the_destination_is_far_behind(
     step = "select sent, waiting, ended from app.outbox_resend_step($1, 4, 4)"
     assert tuple(await conn.fetchrow(step, resend) or ()) == (4, 0, False)
     assert tuple(await conn.fetchrow(step, resend) or ()) == (0, 4, False)
+    await conn.execute("select penstock.pause_target('destination/old', 'down')")
+    assert await conn.fetchval("select app.outbox_set_aside()") == 4
+    assert tuple(await conn.fetchrow(step, resend) or ()) == (0, 4, False)
+    await conn.execute("select penstock.resume_target('destination/old', 'up')")
+    await conn.execute("update public.outbox set pos = 1000 + seq, next_attempt_at = null")
     await _deliver(outbox, "old-orders")
     assert tuple(await conn.fetchrow(step, resend) or ()) == (4, 0, False)
 

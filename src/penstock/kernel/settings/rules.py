@@ -40,6 +40,9 @@ def _shared_keys(settings: Settings) -> Iterator[str]:
         value = getattr(settings, one)
         if value is not None and value == getattr(settings, other):
             yield f"{one} and {other} are the same; each needs its own value"
+    for name in names:
+        if getattr(settings, name) in settings.outbox_secrets:
+            yield f"{name} is also one of outbox_secrets; each needs its own value"
 
 
 def _anonymous_claims(settings: Settings) -> Iterator[str]:

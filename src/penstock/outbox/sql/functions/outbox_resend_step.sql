@@ -14,6 +14,7 @@ declare
     v_resend public.outbox_resends;
     v_window interval;
     v_to timestamptz;
+    v_routes text[];
     v_last record;
 begin
     lock table public.outbox_routes in share mode;
@@ -22,12 +23,16 @@ begin
         raise exception using errcode = 'PN011', message = format('there is no resend %s', p_resend);
     end if;
     seen := 0; sent := 0; at := v_resend.position_at; ended := v_resend.ended_at is not null;
+    v_routes := array(select r.route from public.outbox_routes r
+                      where r.destination = v_resend.destination);
     waiting := (select count(*) from (
-        select from public.outbox o
-        where o.topic = any (array(select r.route from public.outbox_routes r
-                                   where r.destination = v_resend.destination))
-          and o.pos is not null and o.route is not null
-        limit 10000) w);
+            select from public.outbox o
+            where o.topic = any (v_routes) and o.pos is not null and o.route is not null
+            limit 10000) ready)
+        + (select count(*) from (
+            select from public.outbox o
+            where o.topic = any (v_routes) and o.next_attempt_at = '9999-12-31 00:00:00+00'
+            limit 10000) aside);
     if not ended and waiting < p_waiting_max then
         v_window := v_resend.step;
         if v_resend.event_ids is null then
