@@ -107,6 +107,36 @@ async def test_a_subject_that_no_stream_takes_is_tried_again_and_says_so(node: N
     assert verdict == Retry(reason="no stream takes nowhere.orders.paid", code="NATS_NO_STREAM")
 
 
+async def test_without_an_acknowledgement_an_event_is_tried_again(node: NatsNode) -> None:
+    client = await nats_client(node)
+    heard = await client.subscribe("silent.>")  # somebody listens, and never answers
+    await client.flush()
+    sink = sink_to(node, "silent", timeout_s=0.5)
+    try:
+        (verdict,) = await sink.deliver([delivery()])
+    finally:
+        await sink.close()
+    assert (await heard.next_msg(timeout=5)).header is not None
+    await client.close()
+    assert isinstance(verdict, Retry)
+    assert verdict.code == "NATS_TIMEOUT"
+
+
+async def test_a_publish_that_is_not_permitted_says_so(tmp_path: Path) -> None:
+    ada = 'user: ada, password: pw, permissions: { publish: { deny: "s.>" } }'
+    rules = f"authorization {{ users: [ {{ {ada} }} ] }}"
+    with nats_server(tmp_path, extra=rules) as node:
+        await (await nats_client(node, user="ada", password="pw")).close()
+        told = {"servers": [node.url], "subject": "s.{topic}", "timeout_s": 0.5, "user": "ada"}
+        sink = make(destination("nats", told, secrets=["pw"]), Settings())
+        try:
+            (verdict,) = await sink.deliver([delivery()])
+        finally:
+            await sink.close()
+    assert isinstance(verdict, Retry)
+    assert "permissions violation" in verdict.reason.lower()
+
+
 async def test_another_stream_than_the_expected_one_is_tried_again_and_says_so(
     node: NatsNode, subject: str
 ) -> None:

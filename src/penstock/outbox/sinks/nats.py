@@ -141,6 +141,7 @@ class NatsSink:
             await _leave(client)
             return
         self._here.set()
+        self._trouble = ""
         self._client = client
         self._stream = client.jetstream(domain=self._config.domain)
 
@@ -192,6 +193,7 @@ class NatsSink:
         self._here.clear()
 
     async def _on_back(self) -> None:
+        self._trouble = ""
         self._here.set()
 
 
