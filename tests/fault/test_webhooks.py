@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
+from typing import Any
 from uuid import uuid4
 
 import asyncpg
@@ -142,6 +143,45 @@ async def test_killed_between_send_and_finish_the_receiver_sees_the_same_id_agai
     for one in receiver.seen:
         fences.setdefault(one.id, []).append(int(one.headers["penstock-fence"]))
     assert all(len(set(each)) == len(each) for each in fences.values()), "each under a new fence"
+
+
+async def test_rate_and_breaker_hold_for_two_processes(
+    database_url: str, outbox: SqlOutbox, receiver: Receiver, sides: Sides
+) -> None:
+    rate = 40
+    limits: dict[str, Any] = {
+        "rate_per_s": rate,
+        "breaker_after": 3,
+        "breaker_pause_s": 60,
+        "concurrency": 4,
+    }
+    await put(outbox.conn, "acme", config={"url": receiver.url()}, **limits)
+    for name in ("one", "two"):
+        sides.start(name, "work", "--only", "outbox", PENSTOCK_DATABASE_URL=database_url)
+    await until(lambda: _workers(outbox.conn, 2), "both work", within_s=30)
+    await publish_many(outbox.conn, 400)
+    await until_true(lambda: len(receiver.seen) >= 120, "some have come", within_s=20)
+    receiver.answering = lambda _one: 503
+    times = [one.at for one in receiver.seen]
+    assert len(times) / (times[-1] - times[0]) <= rate * 1.25, "the rate is that of both together"
+    state = "select breaker from public.outbox_destinations"
+    await until(lambda: _equals(outbox.conn, state, "open"), "it opened")
+    leased = "select count(*) from public.outbox where processing_token is not null"
+    await until(lambda: _equals(outbox.conn, leased, 0), "what was claimed is given back")
+    sent = len(receiver.seen)
+    await publish_many(outbox.conn, 5)
+    waiting = "select count(*) from public.outbox where route = 'acme' and pos is null"
+    left = await outbox.conn.fetchval("select count(*) from public.outbox where topic <> 'x'")
+    await until(lambda: _equals(outbox.conn, waiting, left), "both have looked, and set it aside")
+    assert len(receiver.seen) == sent, "nobody sends while it is open"
+
+
+async def _workers(conn: Connection, count: int) -> bool:
+    return await _equals(conn, "select count(*) from penstock.worker", count)
+
+
+async def _equals(conn: Connection, query: str, wanted: object) -> bool:
+    return bool(await conn.fetchval(query) == wanted)
 
 
 @pytest.fixture

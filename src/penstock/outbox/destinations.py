@@ -12,6 +12,12 @@ from penstock.kernel.queue import Connection
 
 Rows = Sequence[Mapping[str, Any]]
 
+_MAY_SERVE = """
+select exists (
+    select from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    where n.nspname = 'app' and p.proname = 'outbox_serving'
+      and has_schema_privilege(n.oid, 'usage') and has_function_privilege(p.oid, 'execute')) as may
+"""
 _SERVING = (
     "select name, kind, config::text, secret_refs, concurrency, rate_per_s, routes"
     " from app.outbox_serving()"
@@ -110,6 +116,11 @@ async def installed(conn: Connection) -> bool:
     """Whether this database has an outbox."""
     query = "select to_regclass('public.outbox_destinations') is not null as there"
     return bool((await call(conn, query))[0]["there"])
+
+
+async def may_serve(conn: Connection) -> bool:
+    """Whether there is an outbox here that this login may deliver from; asking breaks nothing."""
+    return bool((await call(conn, _MAY_SERVE))[0]["may"])
 
 
 async def schemas(conn: Connection) -> list[SchemaRow]:

@@ -3,8 +3,10 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from tests.integration.relay.conftest import SECRET
@@ -38,6 +40,56 @@ async def _quick_retries(conn: Connection) -> None:
 async def test_a_worker_without_handlers_and_destinations_says_so(ps: Penstock) -> None:
     with pytest.raises(WrongUsage, match="nothing to work on"):
         await work_off(ps)
+
+
+@pytest.fixture
+async def login(database_url: str, conn: Connection) -> AsyncIterator[Callable[[str], Any]]:
+    """The address of a login of its own that has one role of ours."""
+    made: list[str] = []
+
+    async def make(role: str) -> str:
+        parts = urlsplit(database_url)
+        name = f"login_{role}_{parts.path.strip('/')}"
+        await conn.execute(f"create role {name} login in role {role}")
+        made.append(name)
+        address = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=f"{name}@{address}"))
+
+    yield make
+    for name in made:
+        await conn.execute(f"drop role {name}")
+
+
+async def test_an_executor_has_the_rights_to_deliver(
+    login: Callable[[str], Any], conn: Connection, receiver: Receiver
+) -> None:
+    receiver.answering = lambda one: {"/gone": 410, "/bad": 503}.get(one.path, 204)
+    for name in ("good", "bad", "gone"):
+        await put(conn, name, config={"url": receiver.url(f"/{name}")}, breaker_after=1)
+    await put(conn, "typo", config={"ulr": ""})
+    await publish(conn, n=1)
+    async with working(application(await login("penstock_outbox_executor"))):
+        await until(lambda: _is(conn, "good", {"DELIVERED": 1}), "it is delivered")
+        await until(lambda: _counts(conn, _OPEN, 1), "the breaker is open")
+        disabled = "select count(*) from public.outbox_destinations where not enabled"
+        await until(lambda: _counts(conn, disabled, 1), "the one that is gone is disabled")
+        faulty = "select count(*) from public.outbox_destinations where fault is not null"
+        await until(lambda: _counts(conn, faulty, 1), "the fault is told")
+
+
+async def test_a_worker_of_another_queue_needs_no_rights_to_deliver(
+    login: Callable[[str], Any], conn: Connection
+) -> None:
+    ps = Penstock(await login("penstock_inbox_executor"))
+
+    @ps.inbox.on("stripe")
+    async def handler(event: Event[dict[str, str]]) -> None:
+        del event
+
+    await put(conn, "acme", config={"url": "https://hooks.example.com"})
+    async with ps:
+        report = await ps.work(only=["inbox", "outbox"], until_idle=True)
+    assert report.claimed == 0
 
 
 async def test_destinations_come_change_and_go_while_a_worker_runs(

@@ -24,7 +24,6 @@ from penstock.outbox.sinks.sink import ATTEMPT_HEADER, FENCE_HEADER, Delivery, D
 ABOUT_US = frozenset({401, 410})
 OWN_HEADERS = frozenset({"host", "content-type", "content-length", "transfer-encoding"})
 OWN_PREFIXES = ("webhook-", "penstock-", "ce-")
-TRACE_HEADERS = ("traceparent", "tracestate")
 JSON = "application/json"
 PAGERS = frozenset(
     {"pagerduty", "sentry"}
