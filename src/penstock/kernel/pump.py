@@ -183,7 +183,9 @@ class Pump:
 
     async def _look(self) -> None:
         """Let the lanes be what the roster says; what waits in one that goes is given back."""
-        wanted = None if self._roster is None else await self._roster.look()
+        if self._roster is None:
+            return
+        wanted = await self._roster.look(patient=self._limits.until_idle)
         if wanted is None:
             return
         for name in self._rostered - wanted.keys():

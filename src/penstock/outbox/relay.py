@@ -66,7 +66,7 @@ class Relay:
         self._looked_at = float("-inf")
         self._changed = False
 
-    async def look(self) -> Mapping[str, Handler] | None:
+    async def look(self, *, patient: bool) -> Mapping[str, Handler] | None:
         """The handlers of all destinations that can be used here now; None if nothing changed."""
         if self._telling is None:
             self._telling = asyncio.create_task(self._tally.run())
@@ -74,7 +74,7 @@ class Relay:
         if monotonic() - self._looked_at >= LOOK_S:
             self._looked_at = monotonic()
             await self._refresh()
-            if first:
+            if first and patient:
                 await self._wait_for_openings()
         if not self._changed:
             return None

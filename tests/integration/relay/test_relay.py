@@ -27,6 +27,8 @@ from tests.support.waiting import until, until_true
 from penstock import Event, Penstock
 from penstock.kernel.errors import WrongUsage
 from penstock.kernel.events import DestinationChanged, DestinationUnusable
+from penstock.outbox.sinks import stdout
+from penstock.outbox.sinks.stdout import StdoutSink
 
 
 async def _is(conn: Connection, route: str, wanted: Mapping[str, int]) -> bool:
@@ -70,7 +72,8 @@ async def test_an_executor_has_the_rights_to_deliver(
     await publish(conn, n=1)
     async with working(application(await login("penstock_outbox_executor"))):
         await until(lambda: _is(conn, "good", {"DELIVERED": 1}), "it is delivered")
-        await until(lambda: _counts(conn, _OPEN, 1), "the breaker is open")
+        bad = "select count(*) from public.outbox_destinations where name = 'bad'"
+        await until(lambda: _counts(conn, f"{bad} and breaker <> 'closed'", 1), "it is open")
         disabled = "select count(*) from public.outbox_destinations where not enabled"
         await until(lambda: _counts(conn, disabled, 1), "the one that is gone is disabled")
         faulty = "select count(*) from public.outbox_destinations where fault is not null"
@@ -249,6 +252,21 @@ async def test_one_bad_destination_stops_no_other(
 async def _counts(conn: Connection, query: str, wanted: int) -> bool:
     found: int = await conn.fetchval(query)
     return found == wanted
+
+
+async def test_a_destination_that_does_not_open_holds_up_nobody(
+    ps: Penstock, conn: Connection, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stuck(StdoutSink):
+        async def open(self) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(stdout, "make", lambda _destination, _settings: Stuck())
+    await put(conn, "stuck", "stdout")
+    await put(conn, "good", config={"url": receiver.url()})
+    await publish(conn, n=1)
+    async with working(ps):
+        await until_true(lambda: receiver.seen, "the good one is served", within_s=3)
 
 
 async def test_a_paused_destination_waits_and_goes_on(
