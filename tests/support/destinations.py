@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -74,6 +74,17 @@ async def states(conn: Connection, route: str) -> dict[str, int]:
         "select state, count(*) from app.outbox_all where route = $1 group by 1", route
     )
     return {row["state"]: row["count"] for row in rows}
+
+
+async def route_is(conn: Connection, route: str, wanted: Mapping[str, int]) -> bool:
+    """Whether the deliveries of a route are in these states."""
+    return await states(conn, route) == wanted
+
+
+async def counts(conn: Connection, query: str, wanted: int) -> bool:
+    """Whether a query counts that many."""
+    found: int = await conn.fetchval(query)
+    return found == wanted
 
 
 async def breaker(conn: Connection, name: str) -> str:

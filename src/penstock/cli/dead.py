@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,7 @@ from penstock.cli.values import MOMENT, operator_name, parse_id
 from penstock.kernel import operations
 from penstock.kernel.errors import NotFound, WrongUsage
 from penstock.kernel.operations import DeadFilter, DeadLetter
+from penstock.outbox import destinations
 
 _LIMIT = click.IntRange(1, 100_000)
 
@@ -25,6 +27,7 @@ def filter_options(function: Any) -> Any:
     for option in reversed(
         (
             click.option("--topic", help="Only of this topic."),
+            click.option("--destination", help="Only deliveries to this destination."),
             click.option("--code", help="Only with this error code."),
             click.option("--fingerprint", help="Only errors of this kind."),
             click.option("--state", type=click.Choice(["DEAD", "HELD"], case_sensitive=False)),
@@ -65,7 +68,8 @@ def list_dead(
 ) -> int:
     """List dead letters, oldest first; never their payloads. Exit code 1 if there are any."""
     wanted = make_filter(queue, **options)
-    letters = invocation.run(_find(invocation, wanted, limit=100_000 if group else limit))
+    most = 100_000 if group else limit
+    letters = invocation.run(_find(invocation, wanted, limit=most, to=options["destination"]))
     if group:
         columns: list[str | Column] = ["queue", "error_code", "fingerprint"]
         columns += [Column("count", right=True), Column("oldest", right=True), "example"]
@@ -76,8 +80,14 @@ def list_dead(
     return 1 if letters else 0
 
 
-async def _find(invocation: Invocation, wanted: DeadFilter, *, limit: int) -> list[DeadLetter]:
+async def _find(
+    invocation: Invocation, wanted: DeadFilter, *, limit: int, to: str | None
+) -> list[DeadLetter]:
     async with invocation.connection() as conn:
+        if to is not None:
+            found = await destinations.dead(conn, to)
+            named = set(found if wanted.ids is None else wanted.ids)
+            wanted = replace(wanted, ids=tuple(one for one in found if one in named))
         if wanted.queue and wanted.queue not in (known := await operations.queue_names(conn)):
             raise NotFound(f"there is no queue {wanted.queue}; there is {', '.join(known)}")
         return await operations.dead_letters(conn, wanted, limit=limit)
@@ -240,10 +250,11 @@ def _selected(
     if not ids and not everything and not any(options.values()):
         raise WrongUsage(
             "nothing is selected",
-            todo="name ids, narrow with --topic, --code, --fingerprint or --since, or say --all.",
+            todo="name ids, narrow with --topic, --destination, --code, --fingerprint or --since,"
+            " or say --all.",
         )
     wanted = make_filter(queue, ids, **options)
-    return invocation.run(_find(invocation, wanted, limit=limit))
+    return invocation.run(_find(invocation, wanted, limit=limit, to=options["destination"]))
 
 
 def _agreed(

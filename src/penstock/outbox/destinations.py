@@ -139,6 +139,12 @@ async def claim_for(conn: Connection, *args: object) -> Rows:
     return await call(conn, _CLAIM_FOR, *args)
 
 
+async def dead(conn: Connection, name: str) -> tuple[UUID, ...]:
+    """The ids of dead and held deliveries to a destination."""
+    query = "select id from app.outbox_dead_destinations where destination = $1"
+    return tuple(UUID(str(row["id"])) for row in await call(conn, query, name))
+
+
 async def balance(conn: Connection) -> int:
     """Keep few deliveries ready for each destination; returns how many were fetched back."""
     rows = await call(conn, "select app.outbox_balance() as count")

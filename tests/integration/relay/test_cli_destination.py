@@ -205,6 +205,32 @@ def test_stats_doctor_and_metrics_tell_what_gets_nothing(cli: Cli, sql: Any) -> 
     assert any("its secret is missing" in text for text in found)
 
 
+def test_dead_letters_of_one_destination(cli: Cli, sql: Any) -> None:
+    for name in ("acme", "other"):
+        url = f"https://{name}.example.com"
+        assert cli("destination", "add", name, "--kind", "http", "--url", url, *WHY).code == 0
+        assert cli("route", "add", "orders.*", name, "--name", name, *WHY).code == 0
+    sql.execute("select app.outbox_publish(null, 'orders.paid', '{}') from generate_series(1, 3)")
+    sql.execute("select app.outbox_expand()")
+    sql.execute("""
+        with claimed as materialized (
+            select * from app.outbox_claim_for('{acme,other}', '{9,9}', gen_random_uuid()))
+        select app.outbox_mark_failed(array_agg(seq), array_agg(id), array_agg(processing_token),
+            array_agg('reject'::text), array_agg(0.0::float8), array_agg('HTTP_404'::text),
+            array_agg(''::text))
+        from claimed""")
+    assert len(cli("--json", "dead", "list", "outbox").document) == 6
+    found = cli("--json", "dead", "list", "outbox", "--destination", "acme").document
+    assert len(found) == 3
+    one = found[0]["id"]
+    replayed = cli("dead", "replay", "outbox", one, "--destination", "other", *WHY)
+    assert "nothing matches" in replayed.out
+    given = ("--destination", "acme", "--code", "HTTP_404", "--reason", "fixed", "--yes")
+    assert cli("dead", "replay", "outbox", *given).code == 0
+    left = sql.execute("select route, count(*) from outbox where dead_at is not null group by 1")
+    assert left.fetchall() == [("other", 3)]
+
+
 def test_a_pause_of_a_destination_is_taken_and_shown(cli: Cli) -> None:
     assert _add(cli, "https://hooks.example.com/in").code == 0
     assert cli("pause", "destination/acme", *WHY).code == 0

@@ -3,8 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from time import monotonic
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,9 +13,11 @@ from tests.support.destinations import (
     Connection,
     application,
     breaker,
+    counts,
     publish,
     publish_many,
     put,
+    route_is,
     states,
     work_off,
     working,
@@ -26,13 +27,9 @@ from tests.support.waiting import until, until_true
 
 from penstock import Event, Penstock
 from penstock.kernel.errors import WrongUsage
-from penstock.kernel.events import DestinationChanged, DestinationUnusable
+from penstock.kernel.events import DestinationUnusable
 from penstock.outbox.sinks import stdout
 from penstock.outbox.sinks.stdout import StdoutSink
-
-
-async def _is(conn: Connection, route: str, wanted: Mapping[str, int]) -> bool:
-    return await states(conn, route) == wanted
 
 
 async def _quick_retries(conn: Connection) -> None:
@@ -71,13 +68,13 @@ async def test_an_executor_has_the_rights_to_deliver(
     await put(conn, "typo", config={"ulr": ""})
     await publish(conn, n=1)
     async with working(application(await login("penstock_outbox_executor"))):
-        await until(lambda: _is(conn, "good", {"DELIVERED": 1}), "it is delivered")
+        await until(lambda: route_is(conn, "good", {"DELIVERED": 1}), "it is delivered")
         bad = "select count(*) from public.outbox_destinations where name = 'bad'"
-        await until(lambda: _counts(conn, f"{bad} and breaker <> 'closed'", 1), "it is open")
+        await until(lambda: counts(conn, f"{bad} and breaker <> 'closed'", 1), "it is open")
         disabled = "select count(*) from public.outbox_destinations where not enabled"
-        await until(lambda: _counts(conn, disabled, 1), "the one that is gone is disabled")
+        await until(lambda: counts(conn, disabled, 1), "the one that is gone is disabled")
         faulty = "select count(*) from public.outbox_destinations where fault is not null"
-        await until(lambda: _counts(conn, faulty, 1), "the fault is told")
+        await until(lambda: counts(conn, faulty, 1), "the fault is told")
 
 
 async def test_a_worker_of_another_queue_needs_no_rights_to_deliver(
@@ -121,7 +118,9 @@ async def test_destinations_come_change_and_go_while_a_worker_runs(
             "select count(*) from app.outbox_all where route = 'first'"
         )
         await until(
-            lambda: _is(conn, "first", {"DELIVERED": total}), "what waited is delivered", within_s=5
+            lambda: route_is(conn, "first", {"DELIVERED": total}),
+            "what waited is delivered",
+            within_s=5,
         )
     assert max(receiver.ids("/first").values()) == 1
 
@@ -146,7 +145,7 @@ async def test_routes_of_one_event_are_retried_each_on_its_own(
     await put(conn, "steady", config={"url": receiver.url("/steady")})
     event = await publish(conn, n=1)
     async with working(ps):
-        await until(lambda: _is(conn, "shaky", {"DELIVERED": 1}), "the shaky one has it too")
+        await until(lambda: route_is(conn, "shaky", {"DELIVERED": 1}), "the shaky one has it too")
     assert receiver.ids("/steady") == {str(event): 1}
     assert receiver.ids("/shaky") == {str(event): 3}
     assert await conn.fetchval("select count(*) from public.outbox") == 0
@@ -188,14 +187,14 @@ async def test_a_slow_destination_does_not_hold_up_a_quick_one(
     await put(conn, "quick", config={"url": receiver.url("/quick")})
     await publish_many(conn, 200)
     async with working(ps):
-        await until(lambda: _is(conn, "quick", {"DELIVERED": 200}), "the quick one has all")
+        await until(lambda: route_is(conn, "quick", {"DELIVERED": 200}), "the quick one has all")
         assert len(receiver.at("/slow")) == 2
         leased: int = await conn.fetchval(
             "select count(*) from public.outbox where processing_token is not null"
         )
         assert leased <= 4, "a worker takes no more for a slow one than it can send soon"
         gate.set()
-        await until(lambda: _is(conn, "slow", {"DELIVERED": 200}), "the slow one too")
+        await until(lambda: route_is(conn, "slow", {"DELIVERED": 200}), "the slow one too")
 
 
 async def test_concurrency_is_counted_by_destination_over_all_its_routes(
@@ -228,7 +227,7 @@ async def test_one_bad_destination_stops_no_other(
     async with working(ps) as observed:
         await until_true(lambda: receiver.at("/good"), "the good one is served")
         faults = "select count(*) from app.outbox_destination_stats where fault is not null"
-        await until(lambda: _counts(conn, faults, 3), "operators see three faults")
+        await until(lambda: counts(conn, faults, 3), "operators see three faults")
         faulty = [one for one in observed if isinstance(one, DestinationUnusable)]
         told = {one.destination: one.reason for one in faulty}
         assert told.keys() == {"typo", "secret", "extra"}
@@ -247,11 +246,6 @@ async def test_one_bad_destination_stops_no_other(
     )
     assert row is not None
     assert tuple(row) == (0, "READY"), "its delivery waits, and no attempt was burnt"
-
-
-async def _counts(conn: Connection, query: str, wanted: int) -> bool:
-    found: int = await conn.fetchval(query)
-    return found == wanted
 
 
 async def test_a_destination_that_does_not_open_holds_up_nobody(
@@ -328,84 +322,3 @@ async def test_working_off_once_takes_no_more_than_its_limit(
     async with ps:
         report = await ps.run_once("outbox", limit=7)
     assert report.finished == len(receiver.seen) == 7
-
-
-async def test_a_rate_holds_with_two_workers(
-    database_url: str, conn: Connection, receiver: Receiver
-) -> None:
-    rate = 40
-    await put(conn, "acme", config={"url": receiver.url()}, rate_per_s=rate)
-    await publish_many(conn, 100)
-    async with working(application(database_url)), working(application(database_url)):
-        await until_true(lambda: len(receiver.seen) == 100, "all have come", within_s=10)
-    times = [one.at for one in receiver.seen]
-    saved_up = rate / 4
-    assert times[-1] - times[0] >= (100 - saved_up - 1) / rate * 0.95
-    for start in times:
-        within_a_second = sum(start <= at < start + 1 for at in times)
-        assert within_a_second <= rate + saved_up + 3
-
-
-async def test_a_breaker_opened_by_one_worker_is_seen_by_another(
-    database_url: str, conn: Connection, receiver: Receiver
-) -> None:
-    receiver.answering = lambda _one: 503
-    await put(conn, "acme", config={"url": receiver.url()}, breaker_after=3, concurrency=3)
-    await publish_many(conn, 50)
-    async with working(application(database_url)) as observed:
-        await until_true(
-            lambda: any(isinstance(one, DestinationChanged) for one in observed), "it opened"
-        )
-    assert await breaker(conn, "acme") == "open"
-    sent = len(receiver.seen)
-    assert sent <= 6
-    burnt: int = await conn.fetchval("select sum(attempts) from public.outbox")
-    assert burnt == sent, "what was claimed and not sent has cost no attempt"
-    receiver.answering = lambda _one: 204
-    async with working(application(database_url)) as other:
-        await publish(conn, n=1)
-        await until(lambda: _counts(conn, _WAITING, 51), "the other worker has looked")
-        assert len(receiver.seen) == sent, "while open, nothing is sent by anybody"
-        await conn.execute("update public.outbox_destinations set breaker_until = penstock.clock()")
-        await until(lambda: _is(conn, "acme", {"DELIVERED": 51}), "closed again, all is sent")
-        closed = [one for one in other if isinstance(one, DestinationChanged)]
-        assert [one.state for one in closed] == ["closed"]
-    assert await breaker(conn, "acme") == "closed"
-
-
-_WAITING = "select count(*) from public.outbox where route = 'acme' and processing_token is null"
-
-
-async def test_what_was_claimed_before_a_breaker_opened_is_given_back(
-    database_url: str, conn: Connection, receiver: Receiver
-) -> None:
-    """A lane that was quick has taken many at once; they are not sent into the outage."""
-    receiver.answering = lambda _one: 204 if len(receiver.seen) <= 300 else 503
-    await put(conn, "acme", config={"url": receiver.url()}, breaker_after=2, concurrency=2)
-    await publish_many(conn, 600)
-    async with working(application(database_url)) as observed:
-        await until(lambda: _counts(conn, _OPEN, 1), "it opened")
-        await until(lambda: _counts(conn, _LEASED, 0), "all are given back")
-    assert len(receiver.seen) - 300 <= 4
-    burnt: int = await conn.fetchval("select sum(attempts) from public.outbox")
-    assert burnt == len(receiver.seen) - 300
-    assert any(one.name == "released" for one in observed), "there was something to give back"
-
-
-_OPEN = "select count(*) from public.outbox_destinations where breaker = 'open'"
-_LEASED = "select count(*) from public.outbox where processing_token is not null"
-
-
-async def test_a_probe_that_fails_leaves_the_others_alone(
-    database_url: str, conn: Connection, receiver: Receiver
-) -> None:
-    receiver.answering = lambda _one: 503
-    await put(conn, "acme", config={"url": receiver.url()}, breaker_after=1, breaker_pause_s=0.2)
-    await publish_many(conn, 30)
-    started = monotonic()
-    async with working(application(database_url)):
-        await until_true(lambda: len(receiver.seen) >= 10, "probes were sent", within_s=20)
-    # The first burst is up to the concurrency of 8; each probe after it waits twice as long.
-    assert monotonic() - started > 0.2
-    attempts = await conn.fetch("select attempts from public.outbox where route = 'acme'")
-    assert sum(row["attempts"] for row in attempts) == len(receiver.seen)

@@ -5,7 +5,7 @@ grant insert (id, tenant_id, topic, payload, headers, created_at, ordering_key) 
     to penstock_outbox_ingest;
 grant usage on sequence penstock.outbox_next to penstock_outbox_ingest;
 grant select on app.outbox_stats, app.outbox_dead, app.outbox_blocked_keys,
-    app.outbox_destination_stats
+    app.outbox_destination_stats, app.outbox_dead_destinations
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
 -- Payloads are not among the columns: penstock.story shows one, to operators, and audits it.
 grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempts, replay_count,

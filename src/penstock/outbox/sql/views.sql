@@ -102,3 +102,9 @@ create or replace view relay.dead_letters as
     where o.dead_at is not null and coalesce(o.relay, e.relay) is not null;
 comment on view relay.dead_letters is
     'Rows of relay tables whose attempts are used up, and when an alert of their kind went out.';
+
+create or replace view app.outbox_dead_destinations as
+    select o.id, r.destination
+    from public.outbox o join public.outbox_routes r on r.route = o.route
+    where o.dead_at is not null or o.held_at is not null;
+comment on view app.outbox_dead_destinations is 'Which destination a dead or held delivery was for.';

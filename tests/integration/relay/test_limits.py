@@ -1,0 +1,100 @@
+"""What holds for all workers together: rates and breakers."""
+
+from time import monotonic
+
+from tests.support.destinations import (
+    Connection,
+    application,
+    breaker,
+    counts,
+    publish,
+    publish_many,
+    put,
+    route_is,
+    working,
+)
+from tests.support.receiver import Receiver
+from tests.support.waiting import until, until_true
+
+from penstock.kernel.events import DestinationChanged
+
+
+async def test_a_rate_holds_with_two_workers(
+    database_url: str, conn: Connection, receiver: Receiver
+) -> None:
+    rate = 40
+    await put(conn, "acme", config={"url": receiver.url()}, rate_per_s=rate)
+    await publish_many(conn, 100)
+    async with working(application(database_url)), working(application(database_url)):
+        await until_true(lambda: len(receiver.seen) == 100, "all have come", within_s=10)
+    times = [one.at for one in receiver.seen]
+    saved_up = rate / 4
+    assert times[-1] - times[0] >= (100 - saved_up - 1) / rate * 0.95
+    for start in times:
+        within_a_second = sum(start <= at < start + 1 for at in times)
+        assert within_a_second <= rate + saved_up + 3
+
+
+async def test_a_breaker_opened_by_one_worker_is_seen_by_another(
+    database_url: str, conn: Connection, receiver: Receiver
+) -> None:
+    receiver.answering = lambda _one: 503
+    await put(conn, "acme", config={"url": receiver.url()}, breaker_after=3, concurrency=3)
+    await publish_many(conn, 50)
+    async with working(application(database_url)) as observed:
+        await until_true(
+            lambda: any(isinstance(one, DestinationChanged) for one in observed), "it opened"
+        )
+    assert await breaker(conn, "acme") == "open"
+    sent = len(receiver.seen)
+    assert sent <= 6
+    burnt: int = await conn.fetchval("select sum(attempts) from public.outbox")
+    assert burnt == sent, "what was claimed and not sent has cost no attempt"
+    receiver.answering = lambda _one: 204
+    async with working(application(database_url)) as other:
+        await publish(conn, n=1)
+        await until(lambda: counts(conn, _WAITING, 51), "the other worker has looked")
+        assert len(receiver.seen) == sent, "while open, nothing is sent by anybody"
+        await conn.execute("update public.outbox_destinations set breaker_until = penstock.clock()")
+        await until(lambda: route_is(conn, "acme", {"DELIVERED": 51}), "closed again, all is sent")
+        closed = [one for one in other if isinstance(one, DestinationChanged)]
+        assert [one.state for one in closed] == ["closed"]
+    assert await breaker(conn, "acme") == "closed"
+
+
+_WAITING = "select count(*) from public.outbox where route = 'acme' and processing_token is null"
+
+
+async def test_what_was_claimed_before_a_breaker_opened_is_given_back(
+    database_url: str, conn: Connection, receiver: Receiver
+) -> None:
+    """A lane that was quick has taken many at once; they are not sent into the outage."""
+    receiver.answering = lambda _one: 204 if len(receiver.seen) <= 300 else 503
+    await put(conn, "acme", config={"url": receiver.url()}, breaker_after=2, concurrency=2)
+    await publish_many(conn, 600)
+    async with working(application(database_url)) as observed:
+        await until(lambda: counts(conn, _OPEN, 1), "it opened")
+        await until(lambda: counts(conn, _LEASED, 0), "all are given back")
+    assert len(receiver.seen) - 300 <= 4
+    burnt: int = await conn.fetchval("select sum(attempts) from public.outbox")
+    assert burnt == len(receiver.seen) - 300
+    assert any(one.name == "released" for one in observed), "there was something to give back"
+
+
+_OPEN = "select count(*) from public.outbox_destinations where breaker = 'open'"
+_LEASED = "select count(*) from public.outbox where processing_token is not null"
+
+
+async def test_a_probe_that_fails_leaves_the_others_alone(
+    database_url: str, conn: Connection, receiver: Receiver
+) -> None:
+    receiver.answering = lambda _one: 503
+    await put(conn, "acme", config={"url": receiver.url()}, breaker_after=1, breaker_pause_s=0.2)
+    await publish_many(conn, 30)
+    started = monotonic()
+    async with working(application(database_url)):
+        await until_true(lambda: len(receiver.seen) >= 10, "probes were sent", within_s=20)
+    # The first burst is up to the concurrency of 8; each probe after it waits twice as long.
+    assert monotonic() - started > 0.2
+    attempts = await conn.fetch("select attempts from public.outbox where route = 'acme'")
+    assert sum(row["attempts"] for row in attempts) == len(receiver.seen)
