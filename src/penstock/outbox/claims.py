@@ -22,8 +22,8 @@ def destination_of(lane: str) -> str | None:
 class Claims:
     """How much room each destination has here, and what is known of their breakers.
 
-    Those `watched` want to hear of successes too; what was claimed before one was found `open` is
-    not sent any more.
+    Those `watched` want to hear of successes too, those `probing` wait for the answer to the one
+    delivery they let through; what was claimed before one was found `open` is not sent any more.
 
     `handlers` is the room of the widest lane that is a handler's; None until the pump has told.
     """
@@ -31,6 +31,7 @@ class Claims:
     room: Mapping[str, int] = field(default_factory=dict)
     handlers: int | None = None
     watched: set[str] = field(default_factory=set)
+    probing: set[str] = field(default_factory=set)
     open: set[str] = field(default_factory=set)
 
     def offer(self, room: Mapping[str, int], limit: int | None) -> None:

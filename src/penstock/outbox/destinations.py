@@ -25,7 +25,7 @@ _SERVING = (
 _CLAIM_FOR = (
     "select seq, id, topic, payload::text, headers::text, created_at, attempts, max_attempts,"
     " processing_token, lease_epoch, lease_expires_at, lease_s, ordering_key, tenant_id, event_id,"
-    " event_topic, destination, watched"
+    " event_topic, destination, watched, probe"
     " from app.outbox_claim_for($1::text[], $2::integer[], $3::uuid, $4::uuid)"
 )
 _WEIGH = (

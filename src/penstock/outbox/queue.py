@@ -94,10 +94,8 @@ class OutboxQueue:
         for row in rows:
             lanes[row["topic"]] = lane_of(row["destination"])
             claims.open.discard(row["destination"])  # or it would not have been given
-            if row["watched"]:
-                claims.watched.add(row["destination"])
-            else:
-                claims.watched.discard(row["destination"])
+            _mark(claims.watched, row["destination"], on=row["watched"])
+            _mark(claims.probing, row["destination"], on=row["probe"])
         _take(items, (tuple(row.values())[:COLUMNS] for row in rows), lanes, before=before)
 
     async def _route(
@@ -179,6 +177,13 @@ class OutboxEnding:
         user = adapt_sync(conn)
         require_transaction_sync(user)
         store.finish_strict_sync(user, [i.key for i in items], [i.lease.token for i in items])
+
+
+def _mark(names: set[str], name: str, *, on: bool) -> None:
+    if on:
+        names.add(name)
+    else:
+        names.discard(name)
 
 
 def _take(

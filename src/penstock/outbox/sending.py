@@ -109,11 +109,12 @@ class SinkHandler:
             except TimeoutError:
                 verdicts = [Retry(code="TIMEOUT", reason="the sink hangs")] * len(deliveries)
             except Exception:
-                await self._tally.note(self._name, [Retry(code="SINK_RAISED")])
+                raised: Verdict = Retry(code="SINK_RAISED")
+                await self._tally.note(self._name, [raised], [deliveries[0].envelope.id])
                 raise
             span.end(verdicts[0])
         failpoint("after_effect")
-        await self._tally.note(self._name, verdicts)
+        await self._tally.note(self._name, verdicts, [each.envelope.id for each in deliveries])
         return verdicts
 
     async def _call(self, deliveries: Sequence[Delivery]) -> Sequence[Verdict]:

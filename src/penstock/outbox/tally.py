@@ -9,14 +9,17 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
+from uuid import UUID
 
 from penstock.kernel.database import PASSING_ERRORS, Database
 from penstock.kernel.events import DestinationChanged, Events
-from penstock.kernel.verdict import Done, Reject, Verdict
+from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
 from penstock.outbox import destinations
 from penstock.outbox.claims import Claims
 
 GONE = "HTTP_410"
+ABOUT_US = frozenset({GONE, "HTTP_401"})
+FAILING_MAX = 1000
 WINDOW_S = 10.0
 RETRY_S = 1.0
 FINAL_S = 2.0
@@ -42,6 +45,7 @@ class Tally:
         self._events = events
         self._claims = claims
         self._counts: dict[str, _Count] = {}
+        self._failing: dict[str, set[UUID]] = {}
         self._due = asyncio.Event()
         self._told = asyncio.Event()
 
@@ -49,27 +53,38 @@ class Tally:
         """Whether its breaker was found open, and nothing has been claimed for it since."""
         return destination in self._claims.open
 
-    async def note(self, destination: str, verdicts: Sequence[Verdict]) -> None:
+    async def note(
+        self, destination: str, verdicts: Sequence[Verdict], events: Sequence[UUID]
+    ) -> None:
         """Count what came of a call. A refusal of one event is an answer like any other.
 
         After a failure it returns when that has been told: so a worker sends no more into an outage
-        than it had under way.
+        than it had under way. An event that fails again and again counts once: it may be the event.
         """
         count = self._counts.setdefault(destination, _Count())
         if monotonic() - count.since > WINDOW_S:
             count.ok, count.since = 0, monotonic()
-        for verdict in verdicts:
+        failed_before = count.failed
+        for verdict, event in zip(verdicts, events, strict=True):
             if isinstance(verdict, Done | Reject):
                 count.ok += 1
-            else:
+                self._failing.pop(destination, None)
+            elif self._is_news(destination, verdict, event):
                 count.failed += 1
                 count.code = verdict.code
                 count.gone = count.gone or verdict.code == GONE
         if count.failed or destination in self._claims.watched:
             self._due.set()
-        if not all(isinstance(verdict, Done | Reject) for verdict in verdicts):
+        if count.failed > failed_before:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), TELL_WITHIN_S)
+
+    def _is_news(self, destination: str, verdict: Retry | Unknown, event: UUID) -> bool:
+        failing = self._failing.setdefault(destination, set())
+        known = event in failing
+        if len(failing) < FAILING_MAX:
+            failing.add(event)
+        return not known or verdict.code in ABOUT_US or destination in self._claims.probing
 
     async def run(self) -> None:
         """Report until cancelled."""

@@ -85,6 +85,23 @@ _OPEN = "select count(*) from public.outbox_destinations where breaker = 'open'"
 _LEASED = "select count(*) from public.outbox where processing_token is not null"
 
 
+async def test_one_event_that_always_fails_opens_no_breaker(
+    database_url: str, conn: Connection, receiver: Receiver
+) -> None:
+    """Not even where it is the only one for a while."""
+    receiver.answering = lambda one: 500 if one.document["data"].get("poison") else 204
+    await conn.execute("update penstock.queue_config set backoff_base_s = 0.1, backoff_cap_s = 0.1")
+    await put(conn, "acme", config={"url": receiver.url()}, breaker_after=3)
+    await publish(conn, poison=True)
+    async with working(application(database_url)):
+        await until_true(lambda: len(receiver.seen) >= 6, "it has failed often enough")
+        assert await breaker(conn, "acme") == "closed"
+        await publish(conn, n=1)
+        await until_true(
+            lambda: receiver.seen[-1].document["data"] == {"n": 1}, "its neighbour is not held up"
+        )
+
+
 async def test_a_probe_that_fails_leaves_the_others_alone(
     database_url: str, conn: Connection, receiver: Receiver
 ) -> None:

@@ -7,7 +7,7 @@ create or replace function app.outbox_claim_for(
     seq bigint, id uuid, tenant_id uuid, topic text, payload jsonb, headers jsonb,
     created_at timestamptz, ordering_key text, processing_token uuid, attempts integer,
     max_attempts integer, lease_epoch bigint, lease_expires_at timestamptz, lease_s integer,
-    event_id uuid, event_topic text, destination text, watched boolean
+    event_id uuid, event_topic text, destination text, watched boolean, probe boolean
 )
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -64,7 +64,7 @@ begin
         select t.seq, t.id, t.tenant_id, t.topic, t.payload, t.headers, t.created_at,
                t.ordering_key, t.processing_token, t.attempts, v_max, t.lease_epoch,
                t.lease_expires_at, v_lease_s, t.event_id, t.event_topic, d.name,
-               d.breaker <> 'closed' or d.breaker_failures > 0
+               d.breaker <> 'closed' or d.breaker_failures > 0, d.breaker <> 'closed'
         from taken t
         join public.outbox_routes r on r.route = t.route
         join public.outbox_destinations d on d.name = r.destination
