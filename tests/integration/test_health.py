@@ -6,12 +6,15 @@ from typing import TypeAlias
 
 import aiohttp
 import asyncpg
+import pytest
+from tests.support.serving import serving
 
+from penstock import Penstock
 from penstock.api import health as health_module
 from penstock.api.health import Health, HealthServer, database_check
 from penstock.kernel.database import Database
 from penstock.kernel.metrics import Metrics, read_stats
-from penstock.kernel.schema import select_products
+from penstock.kernel.schema import migrate, select_products
 from penstock.kernel.secrets import Secret
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -95,3 +98,26 @@ async def test_metrics_hold_the_depths_and_ask_for_their_key(database_url: str, 
     assert status == 200
     assert 'outbox_pending_depth{queue="outbox"} 1.0' in text
     assert "penstock_stats_up 1.0" in text
+
+
+@pytest.mark.parametrize("product", ["kernel", "outbox", "intake", "payments", "inbox"])
+async def test_a_server_is_unready_where_any_installed_product_does_not_fit(
+    database_url: str, conn: Conn, monkeypatch: pytest.MonkeyPatch, product: str
+) -> None:
+    monkeypatch.setattr(health_module, "READY_CACHE_S", 0.0)
+    async with serving(Penstock(database_url)) as base:
+        assert await get(f"{base}/readyz") == (200, '{"status":"ready"}')
+        query = "update penstock.migration set version = version + 5 where product = $1"
+        await conn.execute(query, product)
+        assert await get(f"{base}/readyz") == (503, '{"status":"unready"}')
+
+
+async def test_a_server_is_ready_where_a_product_was_left_out(empty_url: str) -> None:
+    await migrate(empty_url, only="inbox")
+    async with serving(Penstock(empty_url)) as base:
+        assert (await get(f"{base}/readyz"))[0] == 200
+
+
+async def test_a_server_on_a_database_without_schema_is_unready(empty_url: str) -> None:
+    async with serving(Penstock(empty_url)) as base:
+        assert (await get(f"{base}/readyz"))[0] == 503

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from penstock.kernel.database import Database
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.metrics import CONTENT_TYPE, Metrics
-from penstock.kernel.schema import check_schema
+from penstock.kernel.schema import check_installed, check_schema
 from penstock.kernel.secrets import Secret
 from penstock.kernel.sqlfiles import Product
 
@@ -33,13 +33,19 @@ def _always() -> bool:
     return True
 
 
-def database_check(database: Database, products: Iterable[Product]) -> ReadyCheck:
-    """A check that the database answers and that the schema of the products fits this code."""
-    wanted = tuple(products)
+def database_check(database: Database, products: Iterable[Product] | None = None) -> ReadyCheck:
+    """A check that the database answers and that the schema of the products fits this code.
+
+    Without products: of every product that the database has.
+    """
+    wanted = None if products is None else tuple(products)
 
     async def check() -> None:
         async with database.connection(timeout_s=READY_TIMEOUT_S) as conn:
-            await check_schema(conn, wanted)
+            if wanted is None:
+                await check_installed(conn)
+            else:
+                await check_schema(conn, wanted)
 
     return check
 

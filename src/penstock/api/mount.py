@@ -26,7 +26,6 @@ from penstock.kernel.errors import NotOpened
 from penstock.kernel.events import Subscriber
 from penstock.kernel.lending import Lending
 from penstock.kernel.metrics import Metrics, read_stats
-from penstock.kernel.schema import select_products
 from penstock.outbox.metrics import reader as destination_gauges
 
 _log = logging.getLogger("penstock.api")
@@ -127,7 +126,7 @@ def health_of(application: Application) -> Health:
     metrics.more.append(destination_gauges(lending.database))
     application.subscribe(metrics.subscriber)
     return Health(
-        ready=database_check(lending.database, select_products(("kernel", "outbox"))),
+        ready=database_check(lending.database),
         metrics=metrics,
         metrics_key=lending.settings.metrics_key,
     )

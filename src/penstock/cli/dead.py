@@ -1,5 +1,6 @@
 """`penstock dead`: list, show, replay and discard what needs a person, of any queue."""
 
+import importlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import click
 
 from penstock.cli.invocation import Invocation, reason_option, yes_option
 from penstock.cli.output import Column, age, plain
-from penstock.cli.replaying import Replay, run_replay
+from penstock.cli.replaying import Replay, Verify, run_replay
 from penstock.cli.show import print_story
 from penstock.cli.values import MOMENT, operator_name, parse_id
 from penstock.kernel import operations
@@ -19,6 +20,8 @@ from penstock.kernel.errors import NotFound, WrongUsage
 from penstock.kernel.operations import DeadFilter, DeadLetter
 from penstock.outbox import destinations
 
+# Queues whose items are verified before they run once more.
+_VERIFIED = {"inbox": "penstock.inbox.verification:not_genuine"}
 _LIMIT = click.IntRange(1, 100_000)
 
 
@@ -138,6 +141,7 @@ def show(invocation: Invocation, item_id: str) -> None:
     "--rate", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Per s."
 )
 @click.option("--wait-s", type=click.FloatRange(1, 3600), default=60.0, show_default=True)
+@click.option("--unverified", is_flag=True, help="Also events whose bytes no longer verify.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @reason_option
 @yes_option
@@ -153,6 +157,7 @@ def replay(
     canary: int | None,
     rate: int,
     wait_s: float,
+    unverified: bool,
     dry_run: bool,
     reason: str,
     yes: bool,
@@ -160,7 +165,8 @@ def replay(
 ) -> int:
     """Give dead letters of QUEUE a new cycle of attempts, a few first if asked.
 
-    Safe to stop and to repeat: what has been replayed is no longer dead.
+    Safe to stop and to repeat: what has been replayed is no longer dead. Events of the inbox are
+    verified again by their stored bytes, and left out where they do not verify: exit code 1.
     """
     letters = _selected(invocation, queue, ids, limit=limit, everything=everything, **options)
     pace = f"{rate}/s, stop if > 2 % fail"
@@ -175,6 +181,7 @@ def replay(
         canary=canary or 0,
         rate=rate,
         wait_s=wait_s,
+        verify=None if unverified else _verify(queue),
     )
     result = invocation.run(run_replay(invocation, work))
     invocation.out.done(
@@ -183,9 +190,18 @@ def replay(
         replayed=result.replayed,
         skipped=len(letters) - result.replayed,
         failed_again=result.failed,
+        unverified=result.refused,
         stopped=result.stopped,
     )
-    return 1 if result.stopped else 0
+    return 1 if result.stopped or result.refused else 0
+
+
+def _verify(queue: str) -> Verify | None:
+    if queue not in _VERIFIED:
+        return None
+    module, _, name = _VERIFIED[queue].partition(":")
+    verify: Verify = getattr(importlib.import_module(module), name)
+    return verify
 
 
 @dead.command()

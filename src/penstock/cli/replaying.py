@@ -3,18 +3,30 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 from penstock.cli.invocation import Invocation
 from penstock.cli.output import Progress
 from penstock.kernel import operations
+from penstock.kernel.database import PooledConnection
 from penstock.kernel.operations import DeadFilter
 from penstock.kernel.queue import Connection
 
 FAILED_SHARE_MAX = 0.02
 _UNSETTLED = frozenset({"READY", "LEASED", "WAITING"})
 _LOOK_EVERY_S = 0.2
+
+
+class Verify(Protocol):
+    """Says which items must not be replayed, because what is stored of them is not genuine."""
+
+    async def __call__(
+        self, conn: Connection, ids: Sequence[UUID], *, reason: str, operator: str
+    ) -> set[UUID]:
+        """The refused ones among the ids."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +40,16 @@ class Replay:
     canary: int
     rate: int
     wait_s: float
+    verify: Verify | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """How it went; `failed` counts those that died again while it ran."""
+    """How it went; `failed` counts those that died again while it ran, `refused` the unverified."""
 
     replayed: int
     failed: int
+    refused: int
     stopped: bool
     note: str
     audit_id: UUID | None
@@ -46,11 +60,16 @@ class _Tally:
     """What has been done so far."""
 
     done: list[UUID]
+    refused: list[UUID] = field(default_factory=list)
     audit_id: UUID | None = None
     failed: int = 0
 
     def result(self, *, stopped: bool, note: str = "") -> ReplayResult:
-        return ReplayResult(len(self.done), self.failed, stopped, note, self.audit_id)
+        if self.refused:
+            note += f"; {len(self.refused):,} left out, their stored bytes do not verify"
+        return ReplayResult(
+            len(self.done), self.failed, len(self.refused), stopped, note, self.audit_id
+        )
 
 
 async def run_replay(invocation: Invocation, work: Replay) -> ReplayResult:
@@ -60,6 +79,8 @@ async def run_replay(invocation: Invocation, work: Replay) -> ReplayResult:
     async with invocation.connection() as conn:
         if canary:
             await _replay(conn, work, canary, tally=tally)
+            if not tally.done:
+                return tally.result(stopped=True, note=": nothing of the canary was replayed")
             if not await _all_succeeded(conn, tally.done, work.wait_s):
                 tally.failed = await _dead_again(conn, work, tally.done)
                 return tally.result(stopped=True, note=": the canary did not come through")
@@ -69,7 +90,7 @@ async def run_replay(invocation: Invocation, work: Replay) -> ReplayResult:
 
 
 async def _steadily(
-    conn: Connection, work: Replay, ids: Sequence[UUID], *, tally: _Tally, progress: Progress
+    conn: PooledConnection, work: Replay, ids: Sequence[UUID], *, tally: _Tally, progress: Progress
 ) -> ReplayResult:
     """At most `rate` per second, looking back after every batch."""
     size = min(work.rate, operations.REPLAY_MAX)
@@ -87,10 +108,19 @@ async def _steadily(
     return tally.result(stopped=False)
 
 
-async def _replay(conn: Connection, work: Replay, ids: Sequence[UUID], *, tally: _Tally) -> None:
-    audits = await operations.replay(
-        conn, work.queue, ids, reason=work.reason, operator=work.operator
-    )
+async def _replay(
+    conn: PooledConnection, work: Replay, ids: Sequence[UUID], *, tally: _Tally
+) -> None:
+    """One commit: what was verified is what is replayed."""
+    async with conn.transaction():
+        refused: set[UUID] = set()
+        if work.verify is not None:
+            refused = await work.verify(conn, ids, reason=work.reason, operator=work.operator)
+        genuine = [one for one in ids if one not in refused]
+        audits = await operations.replay(
+            conn, work.queue, genuine, reason=work.reason, operator=work.operator
+        )
+    tally.refused.extend(refused)
     tally.done.extend(audits)
     tally.audit_id = next(reversed(audits.values()), tally.audit_id)
 

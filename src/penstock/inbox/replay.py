@@ -16,15 +16,13 @@ from typing import NoReturn
 from uuid import UUID
 
 from penstock.inbox import store
-from penstock.inbox.model import DeadEvent, DeadQuery, Source, StoredEvent
-from penstock.inbox.receive import still_genuine
-from penstock.inbox.sources import sender_of
+from penstock.inbox.model import DeadEvent, DeadQuery
+from penstock.inbox.verification import not_genuine
 from penstock.kernel.database import Database
 from penstock.kernel.errors import (
     BadSetting,
     DatabaseUnreachable,
     NoDatabase,
-    NotFound,
     PenstockError,
 )
 from penstock.kernel.queue import Connection
@@ -91,7 +89,7 @@ def _parser() -> _Parser:
 
 def _account() -> str:
     try:
-        return os.environ.get("PENSTOCK_OPERATOR") or getpass.getuser()
+        return getpass.getuser()
     except (OSError, KeyError):
         return ""
 
@@ -155,7 +153,10 @@ async def _find(conn: Connection, wish: Wish) -> tuple[list[DeadEvent], set[UUID
     found = await store.dead(conn, wish.query)
     # A dry run may write nothing, and reading bodies writes an audit row: it does not verify.
     verify = bool(found) and not (wish.unverified or wish.dry_run)
-    refused = await _not_genuine(conn, found, wish) if verify else set()
+    refused: set[UUID] = set()
+    if verify:
+        ids = [event.id for event in found]
+        refused = await not_genuine(conn, ids, reason=wish.reason, operator=wish.operator)
     print(f"Found dead-letter rows: {len(found)}")
     for event in found:
         note = "  DOES NOT VERIFY, left out" if event.id in refused else ""
@@ -166,28 +167,6 @@ async def _find(conn: Connection, wish: Wish) -> tuple[list[DeadEvent], set[UUID
     if refused:
         print("what does not verify is replayed only with --unverified; see the runbook")
     return found, refused
-
-
-async def _not_genuine(conn: Connection, found: Sequence[DeadEvent], wish: Wish) -> set[UUID]:
-    """Those whose stored bytes their signature does not fit; rows put in by hand have none."""
-    sources = {source.source: source for source in await store.sources(conn)}
-    stored = await store.stored_events(
-        conn, [event.id for event in found], reason=wish.reason, operator=wish.operator
-    )
-    return {
-        event.id
-        for event in stored
-        if event.signature is not None and not _genuine(sources.get(event.source or ""), event)
-    }
-
-
-def _genuine(source: Source | None, stored: StoredEvent) -> bool:
-    if source is None:
-        return False
-    try:
-        return still_genuine(sender_of(source, os.environ), stored)
-    except (BadSetting, NotFound, ValueError):
-        return False  # without its secret nothing can be said for it
 
 
 async def _run(wish: Wish) -> int:

@@ -1,6 +1,6 @@
 """Install, upgrade, verify and print the schema of every product; the version handshake."""
 
-from penstock.kernel.schema.handshake import check_schema, installed_products
+from penstock.kernel.schema.handshake import check_installed, check_schema, installed_products
 from penstock.kernel.schema.install import migrate
 from penstock.kernel.schema.plan import Action, MigrationReport, ProductReport
 from penstock.kernel.schema.products import ENGINE, LEDGER, available_products, select_products
@@ -14,6 +14,7 @@ __all__ = [
     "MigrationReport",
     "ProductReport",
     "available_products",
+    "check_installed",
     "check_schema",
     "ensure_roles",
     "installed_products",

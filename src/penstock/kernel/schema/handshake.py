@@ -1,10 +1,11 @@
 """The version handshake: code of release N runs on the schema of N and N+1, and on no other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from penstock.kernel.database import call
 from penstock.kernel.errors import SchemaMissing, SchemaTooNew
 from penstock.kernel.queue import Connection
+from penstock.kernel.schema.products import ENGINE, KERNEL, select_products
 from penstock.kernel.sqlfiles import Product
 
 _VERSIONS = "select product, max(version) as version from penstock.migration group by product"
@@ -12,13 +13,26 @@ _VERSIONS = "select product, max(version) as version from penstock.migration gro
 
 async def installed_products(conn: Connection) -> frozenset[str]:
     """The names of the products that the database has, in whatever version."""
-    return frozenset(row["product"] for row in await call(conn, _VERSIONS))
+    return frozenset(await _versions(conn))
 
 
 async def check_schema(conn: Connection, products: Iterable[Product]) -> None:
     """Raise SchemaMissing or SchemaTooNew, naming the command to run; one cheap query."""
-    rows = await call(conn, _VERSIONS)
-    installed = {row["product"]: int(row["version"]) for row in rows}
+    _compare(await _versions(conn), products)
+
+
+async def check_installed(conn: Connection) -> None:
+    """The same for the kernel and every product of this code that the database has."""
+    versions = await _versions(conn)
+    wanted = select_products(ENGINE)
+    _compare(versions, [one for one in wanted if one.name == KERNEL or one.name in versions])
+
+
+async def _versions(conn: Connection) -> dict[str, int]:
+    return {row["product"]: int(row["version"]) for row in await call(conn, _VERSIONS)}
+
+
+def _compare(installed: Mapping[str, int], products: Iterable[Product]) -> None:
     for product in products:
         found = installed.get(product.name, 0)
         if found < product.version:
