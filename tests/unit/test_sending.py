@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
@@ -89,6 +89,23 @@ async def test_a_header_that_cannot_be_read_rejects_its_own_event_only() -> None
     bad, good = _item(1, headers={VERSION_HEADER: "one"}), _item(2)
     answers = await handler.handle([bad, good])
     assert answers == [Reject("PAYLOAD_INVALID", "ValueError"), DONE]
+
+
+async def test_a_time_that_no_clock_shows_rejects_its_own_event_only() -> None:
+    inner = b'{"id":"1","type":"t","source":"s","schema_version":1,"data":1,"occurred_at":"%s"}'
+    sink = Recorder()
+    handler, _ = _handler(sink)
+    bad, good = replace(_item(1), payload=inner % b"0001-01-01T00:00:00+14:00"), _item(2)
+    answers = await handler.handle([bad, good])
+    assert answers == [Reject("PAYLOAD_INVALID", "OverflowError"), DONE]
+
+
+async def test_a_sink_that_is_closed_is_given_nothing_more() -> None:
+    sink = Recorder()
+    handler, _ = _handler(sink)
+    await handler.close()
+    assert await handler.handle([_item()]) == [BACK]
+    assert sink.seen == []
 
 
 async def test_while_the_breaker_is_open_nothing_is_sent() -> None:

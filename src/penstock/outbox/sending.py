@@ -37,13 +37,16 @@ class SinkHandler:
         self._tally = tally
         self._margin_s = min(self.timeout_s, runtime.lease_s / 3)
         self._running = 0
+        self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def handle(self, items: Sequence[Item]) -> Sequence[Answer]:
         """Deliver each item and answer in the order of the items."""
-        if self._tally.is_open(self._name):
-            return [BACK] * len(items)  # claimed before the breaker opened
+        if self._closed or self._tally.is_open(self._name):
+            # Claimed before the breaker opened, or before the destination changed: a sink that is
+            # closed would connect once more, and nobody would close that.
+            return [BACK] * len(items)
         self._running += 1
         self._idle.clear()
         try:
@@ -54,7 +57,8 @@ class SinkHandler:
                 self._idle.set()
 
     async def close(self) -> None:
-        """Let running calls end, for a while, then close the sink."""
+        """Let running calls end, for a while, then close the sink; no further one begins."""
+        self._closed = True
         try:
             async with asyncio.timeout(CLOSE_WITHIN_S):
                 await self._idle.wait()
@@ -68,7 +72,7 @@ class SinkHandler:
         for item in items:
             try:
                 deliveries[item.key] = self._delivery(item)
-            except ValueError as error:  # plain SQL may have stored any header
+            except (ValueError, OverflowError) as error:  # plain SQL may have stored anything
                 answers[item.key] = Reject("PAYLOAD_INVALID", type(error).__name__)
         for key in await self._lost([item for item in items if item.key in deliveries]):
             del deliveries[key]

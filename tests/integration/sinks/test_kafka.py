@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from uuid import UUID
 
 import pytest
@@ -52,6 +53,25 @@ async def test_each_event_arrives_with_its_key_and_its_id_in_the_headers(kafka: 
     body = json.loads(first.value() or b"")
     assert body["id"] == str(sent[0].envelope.id)
     assert body["data"] == {"n": 1}
+
+
+async def test_calls_that_find_the_producer_lost_share_the_next_one(kafka: KafkaMock) -> None:
+    before = _pollers()
+    sink = sink_to(kafka, timeout_s=3)
+    await sink.open()
+    sink._fatal = True
+    try:
+        calls = (sink.deliver([delivery({"n": n}, topic="lost")]) for n in range(4))
+        answers = await asyncio.wait_for(asyncio.gather(*calls), 10)
+        assert answers == [[DONE]] * 4
+        assert _pollers() == before + 1, "who reads the reports of the old one has ended"
+    finally:
+        await sink.close()
+    assert _pollers() == before
+
+
+def _pollers() -> int:
+    return sum(thread.name == "penstock-kafka" for thread in threading.enumerate())
 
 
 async def test_events_of_one_key_stay_in_order_over_many_batches(kafka: KafkaMock) -> None:

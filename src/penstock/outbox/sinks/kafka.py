@@ -155,10 +155,12 @@ class KafkaSink:
         producer, self._producer = self._producer, None
         if producer is None:
             return
+        # Kept from here on: another call may open the next producer while this one is flushed.
+        stopping, polling = self._stopping, self._polling
         await asyncio.to_thread(producer.flush, self.timeout_s + 1)
-        self._stopping.set()
-        assert self._polling is not None, "started with the producer"
-        await asyncio.to_thread(self._polling.join)
+        stopping.set()
+        assert polling is not None, "started with the producer"
+        await asyncio.to_thread(polling.join)
 
     def _send(
         self,
