@@ -1,6 +1,7 @@
 """What holds for all workers together: rates and breakers."""
 
 from time import monotonic
+from typing import Any
 
 from tests.support.destinations import (
     Connection,
@@ -115,3 +116,17 @@ async def test_a_probe_that_fails_leaves_the_others_alone(
     assert monotonic() - started > 0.2
     attempts = await conn.fetch("select attempts from public.outbox where route = 'acme'")
     assert sum(row["attempts"] for row in attempts) == len(receiver.seen)
+
+
+async def test_the_answer_to_a_probe_counts_also_of_an_event_that_failed_before(
+    database_url: str, conn: Connection, receiver: Receiver
+) -> None:
+    receiver.answering = lambda _one: 503
+    await conn.execute("update penstock.queue_config set backoff_base_s = 0.1, backoff_cap_s = 0.1")
+    values: dict[str, Any] = {"breaker_after": 2, "concurrency": 2}
+    await put(conn, "acme", config={"url": receiver.url()}, breaker_pause_s=0.2, **values)
+    await publish_many(conn, 2)
+    async with working(application(database_url)):
+        await until_true(lambda: len(receiver.seen) >= 5, "probe after probe was answered")
+        receiver.answering = lambda _one: 204
+        await until(lambda: route_is(conn, "acme", {"DELIVERED": 2}), "and the last one closed it")
