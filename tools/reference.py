@@ -144,12 +144,19 @@ def command(name: str, entry: CommandEntry) -> Iterator[str]:
         yield f"{entry.help} (Not part of this build.)"
         return
     yield from described(found, f"penstock {name}")
-    if isinstance(found, click.Group):
-        for inner_name, inner in found.commands.items():
-            yield ""
-            yield f"### penstock {name} {inner_name}"
-            yield ""
-            yield from described(inner, f"penstock {name} {inner_name}")
+    yield from inner_commands(found, f"penstock {name}")
+
+
+def inner_commands(found: click.Command, path: str) -> Iterator[str]:
+    """The commands of a group, and theirs."""
+    if not isinstance(found, click.Group):
+        return
+    for name, inner in found.commands.items():
+        yield ""
+        yield f"### {path} {name}"
+        yield ""
+        yield from described(inner, f"{path} {name}")
+        yield from inner_commands(inner, f"{path} {name}")
 
 
 def described(found: click.Command, path: str) -> Iterator[str]:

@@ -17,7 +17,12 @@ from penstock.kernel import policy
 from penstock.kernel.errors import BadSetting, ReasonRequired
 from penstock.kernel.policy import Change, PolicyKind
 
-_MODULES = ("penstock.kernel.policy", "penstock.outbox.policy", "penstock.intake.policy")
+_MODULES = (
+    "penstock.kernel.policy",
+    "penstock.outbox.policy",
+    "penstock.intake.policy",
+    "penstock.inbox.policy",
+)
 
 
 def known_kinds() -> tuple[PolicyKind, ...]:
@@ -47,8 +52,9 @@ def apply(
 ) -> int:
     """Make policy rows what FILE says, in one transaction.
 
-    FILE is TOML with sections such as [queue.outbox], [destination.acme] and [route.acme]. Rows and
-    fields it does not name are left alone. Applying it twice changes nothing the second time.
+    FILE is TOML with sections such as [queue.outbox], [destination.acme], [route.acme],
+    [source.stripe] and [source_route."stripe/*"]. Rows and fields it does not name are left alone.
+    Applying it twice changes nothing the second time.
     """
     out = invocation.out
     kinds = known_kinds()
@@ -173,7 +179,7 @@ async def _differences(
     invocation: Invocation, wanted: policy.Wanted, kinds: Sequence[PolicyKind]
 ) -> list[Change]:
     async with invocation.connection() as conn:
-        present = await policy.read_rows(conn, kinds)
+        present = await policy.read_rows(conn, kinds, derived=True)
     return policy.differences(wanted, present, kinds)
 
 

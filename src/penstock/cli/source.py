@@ -16,11 +16,12 @@ import click
 from penstock.cli.invocation import Invocation, reason_option, yes_option
 from penstock.cli.output import Column, plain
 from penstock.cli.pause import pause as pause_command
+from penstock.cli.source_route import route
 from penstock.cli.values import operator_name
 from penstock.inbox import store
 from penstock.inbox.model import Source
-from penstock.inbox.providers import PROVIDERS, provider
-from penstock.inbox.sources import sender_of
+from penstock.inbox.providers import PROVIDERS
+from penstock.inbox.sources import scheme_of, sender_of
 from penstock.kernel.database import call
 from penstock.kernel.errors import BadSetting, NotFound, WrongUsage
 from penstock.kernel.references import follow, is_reference
@@ -35,6 +36,9 @@ TAIL_POLL_S = 0.5
 @click.group()
 def source() -> None:
     """Add, rotate, pause and try sources of webhooks."""
+
+
+source.add_command(route)
 
 
 @source.command("list")
@@ -84,7 +88,7 @@ def add(
     for reference in references:
         _check_reference(reference)
     own = _options(options)
-    checked = provider(scheme, _of_the_scheme(own, limits["public_url"]))
+    checked = scheme_of(scheme, own, limits["public_url"])
     settings = {
         **{key: value for key, value in limits.items() if value is not None},
         "timestamp_signed": checked.timestamped,
@@ -103,12 +107,6 @@ def add(
 
     source_id, audit_id = invocation.run(act())
     out.done(f"source {name} is {source_id}", audit_id=audit_id, id=source_id, source=name)
-
-
-def _of_the_scheme(options: dict[str, Any], public_url: str | None) -> dict[str, Any]:
-    mine = {"rate_per_s", "verify_token_refs"}
-    given = {key: value for key, value in options.items() if key not in mine}
-    return {**given, "public_url": public_url} if public_url else given
 
 
 def _options(pairs: tuple[str, ...]) -> dict[str, Any]:

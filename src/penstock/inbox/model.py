@@ -93,6 +93,18 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteRow:
+    """A route as operators see it, in use or not."""
+
+    source: str
+    pattern: str
+    kind: str
+    target: str
+    secret_ref: str | None
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DeadEvent:
     """A dead letter as operators see it; never its payload."""
 

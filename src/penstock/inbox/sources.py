@@ -122,18 +122,20 @@ class Sources:
         self.body_bytes_max = max(BODY_BYTES_DEFAULT, *limits, 0)
 
 
+def scheme_of(name: str, options: Mapping[str, object], public_url: str | None) -> Provider:
+    """The scheme of a source, configured; raises NotFound or BadSetting."""
+    own = _OwnOptions.__struct_fields__
+    given = {key: value for key, value in options.items() if key not in own}
+    return provider(name, {**given, "public_url": public_url} if public_url else given)
+
+
 def sender_of(source: Source, env: Mapping[str, str]) -> Sender:
     """A source made ready; raises BadSetting, NotFound or ValueError where it cannot work."""
-    options = dict(source.options)
     try:
-        own = msgspec.convert(options, _OwnOptions)
+        own = msgspec.convert(source.options, _OwnOptions)
     except msgspec.ValidationError as error:
         raise BadSetting(f"options of source {source.source}: {error}") from None
-    for name in _OwnOptions.__struct_fields__:
-        options.pop(name, None)
-    if source.public_url:
-        options["public_url"] = source.public_url
-    scheme = provider(source.provider, options)
+    scheme = scheme_of(source.provider, source.options, source.public_url)
     secrets = _follow(source.secret_refs, env)
     for secret in secrets:
         scheme.key(secret.reveal())  # a key that cannot be decoded is found here, not at a request

@@ -14,6 +14,7 @@ from penstock.inbox.model import (
     DeadEvent,
     DeadQuery,
     Route,
+    RouteRow,
     SharedBody,
     Source,
     StoredEvent,
@@ -260,6 +261,22 @@ async def routes(conn: Connection) -> list[Route]:
         return []
     query = "select source, pattern, kind, target, secret_ref from webhook.routes()"
     return [Route(**row) for row in await call(conn, query)]
+
+
+async def all_routes(conn: Connection) -> list[RouteRow]:
+    """Every route, in use or not."""
+    query = (
+        "select source, pattern, kind, target, secret_ref, enabled from public.webhook_routes"
+        " order by source, pattern"
+    )
+    return [RouteRow(**row) for row in await call(conn, query)]
+
+
+async def remove_route(conn: Connection, *args: object) -> UUID:
+    """Take a route away: source, pattern, reason, operator."""
+    query = "select webhook.remove_route($1::text, $2::text, $3::text, $4::text) as audit_id"
+    audit_id: UUID = (await call(conn, query, *args))[0]["audit_id"]
+    return audit_id
 
 
 async def call_route(conn: Connection, function: str, event: str) -> None:

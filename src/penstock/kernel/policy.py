@@ -6,7 +6,7 @@ reads and one that writes with an audit row, so that applying a file holds no SQ
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -34,7 +34,8 @@ class PolicyKind:
     """One section of a policy file, `[kind.NAME]`.
 
     `read` returns (name text, row_values text: a JSON object); durations are seconds. `write` takes
-    (name, values as JSON, reason, operator) and returns audit_id.
+    (name, values as JSON, reason, operator) and returns audit_id. `complete` is given a row as it
+    is to be and returns its `derived` fields, which no file names; raises BadSetting.
     """
 
     kind: str
@@ -42,6 +43,8 @@ class PolicyKind:
     fields: Mapping[str, FieldKind]
     read: str
     write: str
+    derived: tuple[str, ...] = ()
+    complete: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +140,9 @@ def _near(name: str, known: Mapping[str, object]) -> str:
 
 
 async def read_rows(
-    conn: Connection, kinds: Sequence[PolicyKind]
+    conn: Connection, kinds: Sequence[PolicyKind], *, derived: bool = False
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    """Every policy row that is there now."""
+    """Every policy row that is there now, on demand with what was derived for it."""
     rows = {}
     for kind in kinds:
         try:
@@ -148,7 +151,8 @@ async def read_rows(
             continue  # its product was left out of the migration
         for row in found:
             values = json.loads(row["row_values"])
-            rows[kind.kind, row["name"]] = {field: values[field] for field in kind.fields}
+            wanted = (*kind.fields, *kind.derived) if derived else kind.fields
+            rows[kind.kind, row["name"]] = {field: values[field] for field in wanted}
     return rows
 
 
@@ -158,6 +162,9 @@ def differences(wanted: Wanted, present: Wanted, kinds: Sequence[PolicyKind]) ->
     changes = []
     for (kind, name), values in wanted.items():
         now = present.get((kind, name))
+        complete = by_name[kind].complete
+        if complete is not None:
+            values = {**values, **complete(name, {**(now or {}), **values})}
         after = {
             field: value for field, value in values.items() if now is None or now[field] != value
         }
@@ -171,7 +178,7 @@ def differences(wanted: Wanted, present: Wanted, kinds: Sequence[PolicyKind]) ->
 async def write_change(conn: Connection, change: Change, *, reason: str, operator: str) -> UUID:
     """Write one row; returns the audit id."""
     values = {
-        field: f"{value} seconds" if change.kind.fields[field] == "duration" else value
+        field: f"{value} seconds" if change.kind.fields.get(field) == "duration" else value
         for field, value in change.after.items()
     }
     try:

@@ -2,6 +2,9 @@ grant usage on schema webhook to penstock_inbox_ingest, penstock_inbox_executor,
     penstock_readonly, penstock_auditor, penstock_control;
 grant select on webhook.inbox_stats, webhook.inbox_dead, webhook.metrics
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
+-- Secrets are only named there, by reference.
+grant select on public.webhook_endpoints, public.webhook_routes
+    to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
 -- Payloads are not among the columns: penstock.story shows one, to operators, and audits it.
 grant select (id, webhook_id, source, event_id, event_type, provider, received_at, total_attempts,
     replay_count, processed_at, dead_at, error_code, error, state)

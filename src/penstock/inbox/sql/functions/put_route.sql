@@ -1,6 +1,6 @@
 create or replace function webhook.put_route(
     p_source text, p_pattern text, p_kind text, p_target text, p_secret_ref text,
-    p_reason text, p_operator text default null
+    p_reason text, p_operator text default null, p_enabled boolean default true
 ) returns uuid
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -24,19 +24,20 @@ begin
         raise exception using
             errcode = 'PN011', message = format('there is no source %L', p_source);
     end if;
-    insert into public.webhook_routes (source, pattern, kind, target, secret_ref)
-    values (p_source, p_pattern, p_kind, p_target, p_secret_ref)
+    insert into public.webhook_routes (source, pattern, kind, target, secret_ref, enabled)
+    values (p_source, p_pattern, p_kind, p_target, p_secret_ref, p_enabled)
     on conflict (source, pattern) do update
         set kind = excluded.kind, target = excluded.target, secret_ref = excluded.secret_ref,
-            enabled = true;
+            enabled = excluded.enabled;
     return audit.record('put_route', 'public.webhook_routes',
         jsonb_build_object('source', p_source, 'pattern', p_pattern, 'kind', p_kind,
-                           'target', p_target), p_reason, p_operator);
+                           'target', p_target, 'enabled', p_enabled), p_reason, p_operator);
 end
 $$;
 
-comment on function webhook.put_route(text, text, text, text, text, text, text) is
+comment on function webhook.put_route(text, text, text, text, text, text, text, boolean) is
     'Send events of a source straight on: to an HTTP endpoint or to an allowed function.';
-revoke all on function webhook.put_route(text, text, text, text, text, text, text) from public;
-grant execute on function webhook.put_route(text, text, text, text, text, text, text)
-    to penstock_operator;
+revoke all on function webhook.put_route(text, text, text, text, text, text, text, boolean)
+    from public;
+grant execute on function webhook.put_route(text, text, text, text, text, text, text, boolean)
+    to penstock_operator, penstock_control;

@@ -20,7 +20,8 @@ begin
     values (p_source, p_provider, coalesce(p_secret_refs, '{}'),
             coalesce((v_given ->> 'tolerance_s')::integer, 300),
             coalesce((v_given ->> 'max_body')::integer, 1048576),
-            coalesce((v_given ->> 'max_backlog')::integer, 100000),
+            case when v_given ? 'max_backlog' then (v_given ->> 'max_backlog')::integer
+                 else 100000 end,
             coalesce((v_given ->> 'timestamp_signed')::boolean, true),
             v_given ->> 'public_url', coalesce(v_given ->> 'unhandled', 'keep'),
             coalesce(v_given -> 'options', '{}'))
@@ -42,4 +43,4 @@ comment on function webhook.put_source(text, text, text[], jsonb, text, text) is
     'Add a source or replace its settings; its id stays.';
 revoke all on function webhook.put_source(text, text, text[], jsonb, text, text) from public;
 grant execute on function webhook.put_source(text, text, text[], jsonb, text, text)
-    to penstock_operator;
+    to penstock_operator, penstock_control;

@@ -31,4 +31,5 @@ $$;
 comment on function webhook.rotate_source(text, text, text, text) is
     'Put a new secret first, old ones still verify; null: keep only the first.';
 revoke all on function webhook.rotate_source(text, text, text, text) from public;
-grant execute on function webhook.rotate_source(text, text, text, text) to penstock_operator;
+grant execute on function webhook.rotate_source(text, text, text, text)
+    to penstock_operator, penstock_control;

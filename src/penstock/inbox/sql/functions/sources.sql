@@ -16,4 +16,5 @@ $$;
 comment on function webhook.sources() is 'Every configured source; secrets as references only.';
 revoke all on function webhook.sources() from public;
 grant execute on function webhook.sources()
-    to penstock_inbox_ingest, penstock_inbox_executor, penstock_operator, penstock_readonly;
+    to penstock_inbox_ingest, penstock_inbox_executor, penstock_operator, penstock_readonly,
+       penstock_control;
