@@ -125,6 +125,17 @@ async def test_a_pause_stops_a_handler_in_python_too(outbox: Sending) -> None:
     assert len(await outbox.claim(topics=["t"])) == 1
 
 
+async def test_the_highest_rate_stops_no_claim(outbox: Sending) -> None:
+    await outbox.destination("a", "t", rate_per_s=1_000_000_000)
+    await outbox.ready(3)
+    assert len(await outbox.take(a=2)) == 2
+    for rate in ("NaN", "Infinity", "1e10", "0"):
+        with pytest.raises(asyncpg.CheckViolationError):
+            await outbox.conn.execute(
+                "update public.outbox_destinations set rate_per_s = $1::text::numeric", rate
+            )
+
+
 async def test_a_rate_is_drawn_from_by_what_is_taken(outbox: Sending) -> None:
     await outbox.destination("a", "t", rate_per_s=20)
     await outbox.ready(50)

@@ -289,6 +289,30 @@ async def test_a_claim_under_way_is_waited_for_when_its_route_goes(
     assert await outbox.conn.fetchval(left) == 0, "nothing stays that nobody would deliver"
 
 
+async def test_a_route_can_go_while_its_events_die(outbox: Routed, database_url: str) -> None:
+    await outbox.route("a", "t")
+    await outbox.publish(1)
+    await outbox.expand()
+    item = await outbox.one("a")
+    async with Stage(database_url) as stage:
+        between, failing, removing = await stage.sessions("between", "failing", "removing")
+        await between.begin()
+        await between.run("lock table public.outbox_alerts in access exclusive mode")
+        failed = failing.start(
+            "select * from app.outbox_mark_failed(array[$1::bigint], array[$2::uuid],"
+            " array[$3::uuid], '{reject}', '{0}', '{HTTP_400}', '{no}')",
+            item.seq,
+            item.id,
+            item.token,
+        )
+        await stage.until_blocked(failing, failed)
+        removed = removing.start("select app.outbox_remove_route('a', 'not wanted')")
+        await stage.until_blocked(removing, removed)
+        await between.commit()
+        assert await failed.done() == []
+        await removed.done()
+
+
 @pytest.mark.parametrize("key", [None, "k"])
 async def test_an_event_whose_routes_went_before_it_was_fanned_out_does_not_stay(
     conn: Session, outbox: Routed, key: str | None
@@ -314,6 +338,17 @@ async def test_an_event_whose_routes_went_before_it_was_fanned_out_does_not_stay
                '{"config": {"url": "https://x", "api_key": "123"}}', 'test')""",
             "PN005",
         ),
+        (
+            """select app.outbox_put_destination('d', 'http',
+               '{"config": {"url": "https://me:me@x"}}', 'test')""",
+            "PN005",
+        ),
+        (
+            """select app.outbox_put_destination('d', 'http',
+               '{"secret_refs": ["env:A", "the secret itself"]}', 'test')""",
+            "PN005",
+        ),
+        ("select app.outbox_rotate_destination('d', 'the secret itself', 'test')", "PN005"),
         ("select app.outbox_put_destination('d', 'http', '{}', '')", "PN205"),
         ("select app.outbox_register(array['x'], array['t'], array['python'])", "PN005"),
     ],

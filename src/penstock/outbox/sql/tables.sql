@@ -154,14 +154,15 @@ create table public.outbox_destinations (
     config             jsonb       not null default '{}' check (jsonb_typeof(config) = 'object'),
     secret_refs        text[]      not null default '{}',
     concurrency        integer     not null default 8 check (concurrency between 1 and 1000),
-    rate_per_s         numeric     check (rate_per_s > 0),
+    rate_per_s         numeric     check (rate_per_s > 0 and rate_per_s <= 1000000000),
     rate_left          numeric,
     rate_at            timestamptz,
     enabled            boolean     not null default true,
     breaker            text        not null default 'closed'
         check (breaker in ('closed', 'open', 'half_open')),
     breaker_after      integer     not null default 5 check (breaker_after between 1 and 1000),
-    breaker_pause_s    numeric     not null default 5 check (breaker_pause_s > 0),
+    breaker_pause_s    numeric     not null default 5
+        check (breaker_pause_s > 0 and breaker_pause_s <= 86400),
     breaker_failures   integer     not null default 0,
     breaker_opens      integer     not null default 0,
     breaker_opened_at  timestamptz,

@@ -32,7 +32,7 @@ begin
             w.wanted,
             case when m.breaker = 'closed' then w.wanted
                  when m.breaker_until <= v_now then 1 else 0 end,
-            floor(app.outbox_rate_left(m.rate_per_s, m.rate_left, m.rate_at, v_now))::integer)
+            floor(app.outbox_rate_left(m.rate_per_s, m.rate_left, m.rate_at, v_now)))::integer
         from metered m join unnest(p_destinations, p_limits) as w (name, wanted) on w.name = m.name;
 end
 $$;

@@ -18,6 +18,8 @@ declare
     v_over bigint[];
     v_left integer[];
 begin
+    -- Before any event: alerts look at the routes, and whoever takes a route away locks those first.
+    lock table public.outbox_routes in access share mode;
     with told as (
         select f.seq, f.token, f.delay_s, f.code, left(f.error, 2000) as error,
                case f.verdict when 'check' then 'retry' else f.verdict end as verdict

@@ -29,12 +29,19 @@ begin
             message = 'a destination''s configuration holds no secrets',
             hint    = 'name them in secret_refs; the worker looks them up';
     end if;
+    if jsonb_path_exists(coalesce(p_values -> 'config', '{}'),
+                         '$.** ? (@.type() == "string" && @ like_regex "://[^/?#]*@")') then
+        raise exception using
+            errcode = 'PN005', message = 'an address in a configuration holds no user or password',
+            hint    = 'name them in secret_refs; the worker looks them up';
+    end if;
     insert into public.outbox_destinations (name, kind) values (p_name, p_kind)
     on conflict (name) do nothing;
     select * into v_row from public.outbox_destinations d where d.name = p_name for update;
     v_before := to_jsonb(v_row);
     v_row := jsonb_populate_record(v_row, coalesce(p_values, '{}')
         - array['name', 'kind', 'created_at']);
+    perform app.outbox_check_references(v_row.secret_refs);
     -- Whoever changes a destination means to try it: breaker and rate start anew.
     update public.outbox_destinations d
     set kind = p_kind, config = v_row.config, secret_refs = v_row.secret_refs,

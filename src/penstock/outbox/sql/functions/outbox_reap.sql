@@ -16,6 +16,8 @@ declare
     v_count integer;
     v_over bigint[];
 begin
+    -- Before any event: alerts look at the routes, and whoever takes a route away locks those first.
+    lock table public.outbox_routes in access share mode;
     if p_from_zero then
         v_floor := '-infinity';
     end if;

@@ -7,6 +7,7 @@ as $$
 declare
     v_refs text[];
 begin
+    perform app.outbox_check_references(array[p_reference]);
     update public.outbox_destinations d
     set secret_refs = case when p_reference is null then d.secret_refs[1:1]
         else array[p_reference] || array_remove(d.secret_refs, p_reference) end

@@ -8,6 +8,8 @@ declare
     v_now timestamptz := penstock.clock();
     v_count integer;
 begin
+    -- Before any event: alerts look at the routes, and whoever takes a route away locks those first.
+    lock table public.outbox_routes in access share mode;
     perform app.outbox_send_alert(a.topic, a.state, a.fingerprint)
     from (select a.topic, a.state, a.fingerprint from public.outbox_alerts a
           where a.unsent > 0 order by 1, 2, 3) a;
