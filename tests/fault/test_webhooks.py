@@ -29,11 +29,11 @@ from tests.support.waiting import until, until_true
 
 from penstock.postgres import Cluster
 
-pytestmark = [pytest.mark.fault, pytest.mark.slow]
+pytestmark = [pytest.mark.fault, pytest.mark.slow, pytest.mark.timeout(240)]
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 POINTS = ["after_claim", "before_effect", "after_effect", "before_finish", "after_finish"]
-CHAOS_S = 20.0
+CHAOS_S = 15.0
 APPLICATION = """
 from penstock import Event, Penstock, Tx
 
