@@ -160,11 +160,17 @@ class Pump:
                 continue
             # Asked before the claim: what ends meanwhile may let the next of its key go.
             idle = not self._held
+            self._moved.clear()
+            self.wakeup.looking()
             items = await self._claim(limit)
             if items:
                 self._dispatch(items)
-            elif self._limits.until_idle:
-                if idle:
+                # Of a queue in which one lets the next go, that was all there is: to ask again
+                # before anything ends would find nothing, and be in the way when it does.
+                if len(items) == limit or not self._successive:
+                    continue
+            if self._limits.until_idle:
+                if idle and not items:
                     return
                 await self._wait_for_movement()
             else:

@@ -41,6 +41,10 @@ class Wakeup:
         self._rung_by = by
         self._bell.set()
 
+    def looking(self) -> None:
+        """A claim begins: it answers whatever rang before, and only what rings later counts."""
+        self._bell.clear()
+
     def worked(self) -> None:
         """A claim found something: look often for a while."""
         self._last_work = monotonic()
