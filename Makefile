@@ -37,8 +37,8 @@ fmt: $(STAMP) ## format the code and regenerate the reference
 	@$(BIN)/python tools/reference.py
 	@$(BIN)/python tools/supabase_trees.py
 
-bench: $(STAMP) ## measure this machine (figures, goals)
-	@$(BIN)/penstock bench kernel $(ARGS)
+bench: $(STAMP) ## measure this machine (figures, goals); ARGS="intake --json" for another part
+	@$(BIN)/penstock bench $(or $(ARGS),kernel)
 
 projects: $(STAMP) ## both databases of the intake engine: ARGS="start|status|reset|test|stop [db1|db2]"
 	@PYTHONPATH=. $(BIN)/python tools/projects.py $(ARGS)
