@@ -1,5 +1,6 @@
 """The application object: opens nothing by itself, lends what products share, closes it again."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -8,11 +9,14 @@ from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
+from tests.support.waiting import until_true
 
 import penstock
 from penstock import Event, Penstock, Settings
 from penstock.kernel.errors import BadSetting, NoDatabase, NotOpened, WrongUsage
+from penstock.kernel.events import BackgroundFailed, Observation
 from penstock.kernel.settings import with_values
+from penstock.kernel.worker import Worker
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -200,3 +204,27 @@ async def test_hooks_and_resources_are_registered_by_decorators(database_url: st
     assert callable(words)
     assert callable(watch)
     assert ps.hooks == [watch]
+
+
+async def test_a_part_that_fails_beside_the_work_is_named(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(self: Worker, queues: list[str]) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(Worker, "_heartbeat", broken)
+    ps = Penstock(database_url)
+    seen: list[Observation] = []
+    ps.subscribe(seen.append)
+
+    @ps.outbox.topic("t", dict[str, Any]).on()
+    async def take(event: Event[dict[str, Any]]) -> None: ...
+
+    async with ps:
+        work = asyncio.create_task(ps.work(only=["outbox"]))
+        await until_true(
+            lambda: BackgroundFailed("heartbeat", "RuntimeError") in seen, "it is said"
+        )
+        assert not work.done(), "the work goes on"
+        ps.stop()
+        await work

@@ -189,6 +189,16 @@ class WorkerStarted(Observation):
 
 
 @dataclass(frozen=True, slots=True)
+class BackgroundFailed(Observation):
+    """Something that a worker does beside its work has ended; the work itself goes on."""
+
+    name: ClassVar[str] = "background_failed"
+    level: ClassVar[Level] = "error"
+    part: str
+    error_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStopped(Observation):
     """A worker has drained; `abandoned` items were still running and will be taken over."""
 

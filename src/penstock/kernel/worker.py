@@ -6,14 +6,21 @@ Its id is fresh every time; recovery is SQL over expired leases, so being killed
 import asyncio
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.database import PASSING_ERRORS, Database, call
 from penstock.kernel.errors import NotFound
-from penstock.kernel.events import Disconnected, Events, WorkerStarted, WorkerStopped
+from penstock.kernel.events import (
+    BackgroundFailed,
+    Disconnected,
+    Events,
+    WorkerStarted,
+    WorkerStopped,
+)
 from penstock.kernel.handler import Handler, Roster
 from penstock.kernel.ids import uuid7
 from penstock.kernel.pump import Limits, Pump
@@ -82,14 +89,14 @@ class Worker:
         await self._build_pumps(self._limits)
         queues = tuple(pump.queue.name for pump in self._pumps)
         self._events.emit(WorkerStarted(self.id, queues))
-        background = [asyncio.create_task(self._heartbeat(list(queues)))]
+        background = [self._beside("heartbeat", self._heartbeat(list(queues)))]
         if self._jobs:
             scheduler = Scheduler(self._database, self._jobs, self._events)
-            background.append(asyncio.create_task(scheduler.run()))
+            background.append(self._beside("scheduler", scheduler.run()))
         if self._listen_on is not None:
             bells = {channel_of(pump.queue): pump.wakeup.ring for pump in self._pumps}
             listener = Listener(self._listen_on, bells, self._events)
-            background.append(asyncio.create_task(listener.run()))
+            background.append(self._beside("listener", listener.run()))
         try:
             reports = await self._run_pumps()
         finally:
@@ -100,6 +107,18 @@ class Worker:
         await self._farewell()
         self._events.emit(WorkerStopped(self.id, report.released, report.abandoned))
         return report
+
+    def _beside(self, part: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run what the work can do without; nobody awaits it, so its failure is told."""
+
+        def ended(task: "asyncio.Task[None]") -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                self._events.emit(BackgroundFailed(part, type(error).__name__))
+
+        task = asyncio.create_task(work)
+        task.add_done_callback(ended)
+        return task
 
     async def _run_pumps(self) -> list[WorkReport]:
         """Run every pump; when one fails, the others drain before the failure goes on."""
