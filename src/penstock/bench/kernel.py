@@ -54,7 +54,7 @@ async def bench_kernel(plan: Plan, progress: Progress) -> BenchReport:
         try:
             report = BenchReport(await describe_machine(conn))
             await _drained_backlog(url, conn, plan, report=report, progress=progress)
-            await _under_a_held_snapshot(url, conn, plan, report=report, progress=progress)
+            await _under_aheld_snapshot(url, conn, plan, report=report, progress=progress)
         finally:
             await conn.close()
     return report
@@ -64,24 +64,24 @@ async def _drained_backlog(
     url: str, conn: Connection, plan: Plan, *, report: BenchReport, progress: Progress
 ) -> None:
     progress(f"bare SQL: {plan.items:,} items, two connections")
-    await _publish(conn, plan.items)
-    bare = report.figure("bare_items_per_s", plan.items / await _timed(_drive_bare(url)))
+    await publish(conn, plan.items)
+    bare = report.figure("bare_items_per_s", plan.items / await timed(_drive_bare(url)))
     progress(f"pump: {plan.items:,} items, no-op handler")
-    await _publish(conn, plan.items)
+    await publish(conn, plan.items)
     before = await conn.fetchval("select pg_current_wal_lsn()")
-    pump = report.figure("pump_items_per_s", plan.items / await _timed(_drive_pump(url)))
+    pump = report.figure("pump_items_per_s", plan.items / await timed(_drive_pump(url)))
     wal = await conn.fetchval("select pg_wal_lsn_diff(pg_current_wal_lsn(), $1)", before)
     report.figure("wal_bytes_per_item", float(wal) / plan.items)
     report.goal("pump / bare", report.figure("pump_to_bare", pump / bare), bound=">=", goal=0.7)
 
 
-async def _under_a_held_snapshot(
+async def _under_aheld_snapshot(
     url: str, conn: Connection, plan: Plan, *, report: BenchReport, progress: Progress
 ) -> None:
     progress(f"healthy, fed while drained: {plan.healthy_s:.0f} s")
     healthy = report.figure("fed_items_per_s", await _fed_rate(url, conn, plan.healthy_s))
     progress(f"with a snapshot held open: {plan.pinned_s:.0f} s")
-    async with _held_snapshot(url):
+    async with held_snapshot(url):
         # The last quarter counts: what a forgotten transaction costs grows with time.
         early = await _fed_rate(url, conn, plan.pinned_s * 3 / 4)
         late = await _fed_rate(url, conn, plan.pinned_s / 4)
@@ -93,14 +93,16 @@ async def _under_a_held_snapshot(
     )
 
 
-async def _publish(conn: Connection, count: int) -> None:
+async def publish(conn: Connection, count: int) -> None:
+    """Publish so many events in large statements, and let the planner know."""
     for start in range(0, count, 20_000):
         size = min(20_000, count - start)
         await conn.execute(_PUBLISH, size, TOPIC, PAYLOAD)
     await conn.execute("vacuum (analyze) public.outbox")
 
 
-async def _timed(work: Awaitable[object]) -> float:
+async def timed(work: Awaitable[object]) -> float:
+    """How many seconds it took."""
     started = monotonic()
     await work
     return monotonic() - started
@@ -124,11 +126,12 @@ async def _drive_one(url: str) -> None:
 
 
 async def _drive_pump(url: str) -> None:
-    async with _noop_app(url) as ps:
+    async with noop_app(url) as ps:
         await ps.work(until_idle=True)
 
 
-def _noop_app(url: str) -> Penstock:
+def noop_app(url: str) -> Penstock:
+    """An application with one handler that does nothing."""
     ps = Penstock(url)
 
     async def noop(event: Event[dict[str, object]]) -> None:
@@ -141,8 +144,8 @@ def _noop_app(url: str) -> Penstock:
 async def _fed_rate(url: str, conn: Connection, seconds: float) -> float:
     """Items drained per second while a producer keeps the queue from running dry."""
     before = await conn.fetchval("select count(*) from public.outbox_archive")
-    feeding = asyncio.create_task(_feed(url))
-    async with _noop_app(url) as ps:
+    feeding = asyncio.create_task(feed(url))
+    async with noop_app(url) as ps:
         await ps.work(deadline_s=seconds)
     feeding.cancel()
     await asyncio.gather(feeding, return_exceptions=True)
@@ -150,7 +153,8 @@ async def _fed_rate(url: str, conn: Connection, seconds: float) -> float:
     return float(after - before) / seconds
 
 
-async def _feed(url: str) -> None:
+async def feed(url: str) -> None:
+    """Keep enough events ready, until cancelled."""
     conn = await asyncpg.connect(url)
     try:
         while True:
@@ -167,7 +171,8 @@ async def _feed(url: str) -> None:
 
 
 @asynccontextmanager
-async def _held_snapshot(url: str) -> AsyncIterator[None]:
+async def held_snapshot(url: str) -> AsyncIterator[None]:
+    """Keep a snapshot open while the block runs, as a forgotten transaction does."""
     conn = await asyncpg.connect(url)
     transaction = conn.transaction(isolation="repeatable_read", readonly=True)
     await transaction.start()

@@ -29,6 +29,11 @@ class BenchReport:
     machine: Mapping[str, str]
     figures: dict[str, float] = field(default_factory=dict)
     goals: list[Goal] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def note(self, name: str, reason: str) -> None:
+        """Say why a figure is missing."""
+        self.notes[name] = reason
 
     def figure(self, name: str, value: float) -> float:
         """Keep a figure, rounded to what is meaningful."""
@@ -51,6 +56,7 @@ class BenchReport:
             "machine": dict(self.machine),
             "figures": self.figures,
             "goals": [asdict(goal) for goal in self.goals],
+            "notes": self.notes,
         }
 
 

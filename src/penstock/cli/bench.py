@@ -16,6 +16,7 @@ BENCHES = {
     "inbox": "penstock.bench.inbox:bench_inbox",
     "intake": "penstock.bench.intake:bench_intake",
     "kernel": "penstock.bench.kernel:bench_kernel",
+    "outbox": "penstock.bench.outbox:bench_outbox",
     "payments": "penstock.bench.payments:bench_payments",
 }
 
@@ -55,3 +56,8 @@ def _print(out: Output, report: BenchReport) -> None:
             for goal in report.goals
         ],
     )
+    if report.notes:
+        out.table(
+            (Column("name", "not measured"), Column("reason")),
+            [{"name": name, "reason": reason} for name, reason in report.notes.items()],
+        )
