@@ -79,7 +79,8 @@ class Event(Generic[T]):
 
         Raises LeaseLost when another worker has taken the event over, which undoes your
         transaction. Whatever the handler answers afterwards, the database then says whether the
-        event is finished.
+        event is finished. Call it where it commits with the effect: inside a savepoint that is
+        rolled back alone it is undone, the effect outside stays, and the event comes again.
         """
         item, ending = self._claimed()
         await ending.finish(conn, [item])
