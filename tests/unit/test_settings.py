@@ -156,7 +156,10 @@ def test_secrets_may_be_references(tmp_path: Path) -> None:
     assert settings.source_of("admin_key") == "PENSTOCK_ADMIN_KEY"
 
 
-@pytest.mark.parametrize("reference", ["env:MISSING", "file:/no/such/file"])
+@pytest.mark.parametrize(
+    "reference",
+    ["env:MISSING", "file:/no/such/file", "file:~nobody-of-that-name/key", "file:/dev/zero"],
+)
 def test_a_reference_to_nothing_stops(reference: str) -> None:
     with pytest.raises(BadSetting, match="admin_key refers to"):
         load_settings({"PENSTOCK_ADMIN_KEY": reference})

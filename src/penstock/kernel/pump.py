@@ -178,7 +178,8 @@ class Pump:
                 self._events.emit(WokeUp(self.queue.name, by))
 
     def _nothing_to_come(self) -> bool:
-        if self._left() == 0:
+        left = self._left()
+        if left is not None and left <= 0:
             return True
         return self._limits.until_idle and all(lane.closed for lane in self._lanes.values())
 
@@ -271,7 +272,11 @@ class Pump:
             self._held[item.key] = item
             by_lane.setdefault(item.lane or item.topic, []).append(item)
         for name, group in by_lane.items():
-            self._lanes[name].put(group)
+            lane = self._lanes.get(name)
+            if lane is None:
+                self._back += group  # its route was changed while it was being claimed
+            else:
+                lane.put(group)
 
     async def _ready(self) -> bool:
         if self._stopping.is_set():

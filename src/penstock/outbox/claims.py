@@ -26,9 +26,11 @@ class Claims:
     delivery they let through; what was claimed before one was found `open` is not sent any more.
 
     `handlers` is the room of the widest lane that is a handler's; None until the pump has told.
+    `limit` is how many items may be claimed in all; None where there is no end.
     """
 
     room: Mapping[str, int] = field(default_factory=dict)
+    limit: int | None = None
     handlers: int | None = None
     watched: set[str] = field(default_factory=set)
     probing: set[str] = field(default_factory=set)
@@ -45,7 +47,11 @@ class Claims:
             elif free:
                 found[name] = free
         self.handlers = widest
-        self.room = found if limit is None else shares(found, limit)
+        self.room, self.limit = found, limit
+
+    def wanted(self, taken: int) -> Mapping[str, int]:
+        """What to ask for where handlers were just given so many of what may be claimed in all."""
+        return self.room if self.limit is None else shares(self.room, self.limit - taken)
 
 
 def shares(room: Mapping[str, int], limit: int) -> dict[str, int]:

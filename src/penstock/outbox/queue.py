@@ -86,7 +86,9 @@ class OutboxQueue:
         self, conn: Connection, claims: Claims, *, owner: UUID, items: list[Item]
     ) -> None:
         before = monotonic()
-        wanted = claims.room
+        wanted = claims.wanted(len(items))
+        if not wanted:
+            return
         rows = await destinations.claim_for(
             conn, list(wanted), list(wanted.values()), uuid4(), owner
         )

@@ -70,6 +70,8 @@ class Relay:
         """The handlers of all destinations that can be used here now; None if nothing changed."""
         if self._telling is None:
             self._telling = asyncio.create_task(self._tally.run())
+        elif self._telling.done():
+            self._telling.result()  # a worker that tells nobody would keep every breaker closed
         first = self._looked_at == float("-inf")
         if monotonic() - self._looked_at >= LOOK_S:
             self._looked_at = monotonic()

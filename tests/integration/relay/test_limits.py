@@ -1,8 +1,10 @@
 """What holds for all workers together: rates and breakers."""
 
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
+import pytest
 from tests.support.destinations import (
     Connection,
     application,
@@ -17,7 +19,9 @@ from tests.support.destinations import (
 from tests.support.receiver import Receiver
 from tests.support.waiting import until, until_true
 
+from penstock import Event
 from penstock.kernel.events import DestinationChanged
+from penstock.outbox import destinations
 
 
 async def test_a_rate_holds_with_two_workers(
@@ -130,3 +134,46 @@ async def test_the_answer_to_a_probe_counts_also_of_an_event_that_failed_before(
         await until_true(lambda: len(receiver.seen) >= 5, "probe after probe was answered")
         receiver.answering = lambda _one: 204
         await until(lambda: route_is(conn, "acme", {"DELIVERED": 2}), "and the last one closed it")
+
+
+async def test_handlers_and_destinations_together_take_no_more_than_the_limit(
+    database_url: str, conn: Connection, receiver: Receiver
+) -> None:
+    ps = application(database_url)
+
+    @ps.outbox.topic("invoices", dict[str, int]).on()
+    async def handler(event: Event[dict[str, int]]) -> None:
+        del event
+
+    await put(conn, "acme", config={"url": receiver.url()})
+    async with ps:
+        await publish_many(conn, 20)
+        await publish_many(conn, 20, "invoices")
+        started = monotonic()
+        report = await ps.run_once("outbox", limit=7, deadline_s=15)
+    assert report.claimed == report.finished == 7
+    assert monotonic() - started < 10, "it ends with its limit, not with its deadline"
+
+
+async def test_a_route_that_is_changed_during_a_claim_stops_no_worker(
+    database_url: str, conn: Connection, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim then names the destination that the route leads to by its end."""
+    claim_for = destinations.claim_for
+    changed: list[Mapping[str, Any]] = []
+
+    async def changing(conn: Any, *args: object) -> Sequence[Mapping[str, Any]]:
+        rows = await claim_for(conn, *args)
+        if not rows or changed:
+            return rows
+        changed.extend({**row, "destination": "new"} for row in rows)
+        return changed
+
+    monkeypatch.setattr(destinations, "claim_for", changing)
+    await put(conn, "acme", config={"url": receiver.url()})
+    event = await publish(conn, n=1)
+    async with working(application(database_url)):
+        await until_true(lambda: receiver.seen, "it is given back and sent")
+        await until(lambda: route_is(conn, "acme", {"DELIVERED": 1}), "that is written")
+    assert len(changed) == 1
+    assert receiver.ids() == {str(event): 1}
