@@ -89,3 +89,13 @@ async def test_a_caller_that_went_away_is_not_sent() -> None:
     with pytest.raises(asyncio.CancelledError):
         await gone
     assert counter.calls == [[1], [3]]
+
+
+async def test_too_few_answers_leave_nobody_waiting() -> None:
+    async def forgetful(items: Sequence[int]) -> list[int]:
+        return list(items)[1:]
+
+    line = InOrder[int, int](count_max=10, weight=lambda item: item, weight_max=100)
+    asked = Gathering(forgetful, line).ask(1)
+    with pytest.raises(ValueError, match="shorter"):
+        await asyncio.wait_for(asked, 1)

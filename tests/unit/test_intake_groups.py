@@ -175,6 +175,18 @@ async def test_a_caller_that_went_away_is_not_sent_and_does_not_block_others() -
     assert [claim.user for _, claims in counter.calls for claim in claims] == ["first", "stays"]
 
 
+async def test_a_pool_whose_callers_have_all_left_is_forgotten() -> None:
+    counter = Counter(held=True)
+    door = FrontDoor(counter.reserve, waiting_max=100)
+    claims = [door.begin(f"pool {number}", Claim("alice")) for number in range(50)]
+    await settled()
+    for claim in claims:
+        claim.cancel()
+    counter.open.set()
+    await settled()
+    assert (door.waiting, door._pools) == (0, {})
+
+
 async def test_pools_do_not_wait_for_each_other() -> None:
     counter = Counter(held=True)
     door = FrontDoor(counter.reserve, waiting_max=10)

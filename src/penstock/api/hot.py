@@ -73,6 +73,7 @@ class HotProtocol(asyncio.Protocol):
         self._asked: _Asked | None = None
         self._early = b""
         self._closing = False
+        self._stuffed = False
         self._path = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body = b""
@@ -94,6 +95,17 @@ class HotProtocol(asyncio.Protocol):
         if self._answering is not None:
             self._answering.cancel()
 
+    def pause_writing(self) -> None:
+        """The caller does not read its answers: it asks nothing more until it does."""
+        self._transport.pause_reading()
+        self._stuffed = True
+
+    def resume_writing(self) -> None:
+        """It has read them."""
+        self._stuffed = False
+        if not self._early and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def shutdown(self) -> None:
         """Answer what is being answered, then close; the server calls this when it stops."""
         self._closing = True
@@ -112,7 +124,9 @@ class HotProtocol(asyncio.Protocol):
         """Close a connection that has been idle; one timer a connection, not one a request."""
         idle_s = self._loop.time() - self._seen_at
         left_s = self._config.timeout_keep_alive - idle_s
-        if self._answering is None and left_s <= 0:
+        if self._stuffed and left_s <= 0:
+            self._transport.abort()  # to close it would wait until its answers are read
+        elif self._answering is None and left_s <= 0:
             self._transport.close()
         else:
             self._look_later(max(left_s, 0.05))
@@ -154,6 +168,8 @@ class HotProtocol(asyncio.Protocol):
 
     def _hand_over(self, data: bytes) -> None:
         self._leave()
+        if self._stuffed:
+            self._transport.resume_reading()  # uvicorn does not know that it was we who paused
         server = HttpToolsProtocol(self._config, self._state, self._app_state, self._loop)
         self._transport.set_protocol(server)
         server.connection_made(self._transport)
@@ -216,6 +232,7 @@ class HotProtocol(asyncio.Protocol):
 
     def _next(self) -> None:
         self._answering = None
+        self._seen_at = self._loop.time()
         if self._transport.is_closing():
             return
         if self._closing:

@@ -91,7 +91,6 @@ class _Pool:
 
     line: _UserLine
     gathering: Gathering[Claim, ReserveAnswer]
-    ended: Callable[[object], None]
 
 
 class FrontDoor:
@@ -141,7 +140,7 @@ class FrontDoor:
             raise OverCapacity("this user has too many claims waiting")
         self._waiting += 1
         future = group.gathering.ask(claim)
-        future.add_done_callback(group.ended)
+        future.add_done_callback(self._ended)
         return future
 
     async def _pause(self, pause_s: float) -> None:
@@ -151,12 +150,8 @@ class FrontDoor:
         finally:
             self._waiting -= 1
 
-    def _ended(self, pool: str, _: object) -> None:
+    def _ended(self, _: object) -> None:
         self._waiting -= 1
-        group = self._pools.get(pool)
-        # Callers choose the names of pools: none is remembered without need.
-        if group is not None and group.gathering.idle:
-            del self._pools[pool]
 
     async def close(self) -> None:
         """Let the calls in flight end; claims still waiting get their answers too."""
@@ -172,6 +167,9 @@ class FrontDoor:
             line,
             calls_max=self._calls_max,
             second_call_min=min(SECOND_CALL_MIN, self._group_max),
+            # Callers choose the names of pools: none is remembered without need, also not where
+            # every caller left before the answer came.
+            rested=partial(self._pools.pop, pool, None),
         )
-        group = self._pools[pool] = _Pool(line, gathering, partial(self._ended, pool))
+        group = self._pools[pool] = _Pool(line, gathering)
         return group

@@ -97,18 +97,20 @@ class Gathering(Generic[ItemT, AnswerT]):
         *,
         calls_max: int = 2,
         second_call_min: int = 64,
+        rested: Callable[[], object] = lambda: None,
     ) -> None:
         self._call = call
         self._line = line
         self._calls_max = calls_max
         # Another call pays when there is enough to carry: two small ones cost more than one.
         self._second_call_min = second_call_min
+        self._rested = rested
         self._calls: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is in flight and nobody is ready to go."""
+        """Whether nothing is in flight and nobody is ready to go; `rested` hears of it."""
         return not self._calls and not len(self._line)
 
     def ask(self, item: ItemT) -> "asyncio.Future[AnswerT]":
@@ -138,15 +140,16 @@ class Gathering(Generic[ItemT, AnswerT]):
     async def _run(self, batch: list[Waiter[ItemT, AnswerT]]) -> None:
         try:
             answers = await self._call([waiter.item for waiter in batch])
-        except Exception as error:
-            for waiter in batch:
-                waiter.settle(copy(error))  # each waiter's traceback is its own
-        else:
             for waiter, answer in zip(batch, answers, strict=True):
                 waiter.settle(answer)
+        except Exception as error:  # also too few answers: nobody is left waiting for ever
+            for waiter in batch:
+                waiter.settle(copy(error))  # each waiter's traceback is its own
         finally:
             current = asyncio.current_task()
             assert current is not None, "a call is a task"
             self._calls.discard(current)
             self._line.returned(batch)
             self._send()
+            if self.idle:
+                self._rested()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 KINDS = ("env", "file")
 BYTES_MAX = 64 * 1024
-_REASONS = {RuntimeError: "there is no such home directory"}
+_REASONS: dict[type[Exception], str] = {RuntimeError: "there is no such home directory"}
 
 
 def is_reference(text: str) -> bool:

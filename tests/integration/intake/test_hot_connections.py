@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -224,3 +225,41 @@ async def test_a_caller_who_leaves_harms_nobody(base: str, sale: Sale) -> None:
     async with wired(base) as wire:
         wire.send(claim("bob", "a"))
         assert (await wire.answer())[0] == 200
+
+
+async def test_a_caller_who_never_reads_is_asked_no_more_and_cut_off(
+    database_url: str, ledger_url: str, sale: Sale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answers must not pile up in memory."""
+    made: list[HotProtocol] = []
+    connection_made = HotProtocol.connection_made
+
+    def narrow(self: HotProtocol, transport: asyncio.BaseTransport) -> None:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        made.append(self)
+        connection_made(self, transport)
+
+    monkeypatch.setattr(HotProtocol, "connection_made", narrow)
+    nobody = b"POST " + CLAIM.encode() + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
+    async with serving(application(database_url, ledger_url), keep_alive_s=1) as base:
+        host, port = base.removeprefix("http://").split(":")
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect((host, int(port)))
+            await until_true(lambda: made, "it is connected")
+            transport = made[0]._transport
+            for number in range(1, 2000):
+                deaf.sendall(nobody)
+                await _answered(made[0], number)
+                if not transport.is_reading():
+                    break
+            assert not transport.is_reading(), "it is heard no more"
+            assert transport.get_write_buffer_size() < 128 * 1024
+            await until_true(transport.is_closing, "it is cut off")
+
+
+async def _answered(hot: HotProtocol, number: int) -> None:
+    def answered() -> bool:
+        return hot._state.total_requests >= number and hot._answering is None
+
+    await until_true(answered, "it is answered")
