@@ -1,10 +1,11 @@
-"""Writes docs/reference/ from the code: settings, errors, command line, events and metrics.
+"""Writes docs/reference/ from the code: settings, errors, commands, events, metrics, HTTP.
 
 `--check` writes nothing and fails if a file differs from what the code says.
 """
 
 import argparse
 import dataclasses
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from penstock.api.openapi import document
 from penstock.cli.commands import COMMANDS, SECTIONS, CommandEntry
 from penstock.cli.main import global_options, load
 from penstock.kernel import events
@@ -224,17 +226,25 @@ def observations() -> Iterator[str]:
         yield f"- `{label}`: {', '.join(f'`{value}`' for value in sorted(values))}"
 
 
+def interface() -> Iterator[str]:
+    """The HTTP interface as OpenAPI, which is JSON and has no place for a note."""
+    yield json.dumps(document(), indent=1)
+
+
 PAGES = {
     "settings.md": settings,
     "errors.md": errors,
     "cli.md": command_line,
     "events.md": observations,
+    "openapi.json": interface,
 }
 
 
 def render(name: str) -> str:
     """The text of one page."""
     title, *rest = PAGES[name]()
+    if name.endswith(".json"):
+        return f"{title}\n"
     return "\n".join([title, "", NOTE, *rest]) + "\n"
 
 

@@ -21,7 +21,9 @@ def tool() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings.md", "errors.md", "cli.md", "events.md"])
+@pytest.mark.parametrize(
+    "name", ["settings.md", "errors.md", "cli.md", "events.md", "openapi.json"]
+)
 def test_the_reference_is_what_the_code_says(name: str) -> None:
     written = (ROOT / "docs" / "reference" / name).read_text("utf-8")
     assert written == tool().render(name), "run `make fmt`"

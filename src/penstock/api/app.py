@@ -45,6 +45,15 @@ class App:
                 return
         await self._rest(scope, receive, send)
 
+    def operations(self) -> set[tuple[str, str]]:
+        """Methods and paths of Starlette's routes; hot ones judge the method by themselves."""
+        return {
+            (method, route.path)
+            for route in self._rest.routes
+            if isinstance(route, Route)
+            for method in (route.methods or set()) - {"HEAD"}
+        } | {("POST", path) for path in self._hot}
+
     def hot_route(self, path: str) -> HotRoute | None:
         """The hot route of a path, if it has one."""
         return self._hot.get(path) or self._hot.get(path[: path.rfind("/") + 1])

@@ -26,13 +26,15 @@ GRACE_S = 10.0
 OPERATOR = "admin-dlq"
 
 
-class _DeadBody(msgspec.Struct, forbid_unknown_fields=True):
+class DeadLetters(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead letters an operator means, and why."""
+
     msg_ids: list[int]
     reason: str = ""
     force: bool = False
 
 
-_dead_decoder = msgspec.json.Decoder(_DeadBody)
+_dead_decoder = msgspec.json.Decoder(DeadLetters)
 
 
 class Functions:
@@ -58,11 +60,13 @@ class Functions:
         await self._auth.require_admin(headers_of(request.scope))
         query = request.query_params
         limit = min(_whole(query.get("limit", "100")), MESSAGES_MAX)
-        rows = await self._desk.dead_list(
-            query.get("pool_id"), after=_whole(query.get("after", "0")), limit=limit
-        )
+        pool = query.get("pool_id")
+        if "\0" in (pool or ""):
+            raise RequestRefused("a NUL is part of no pool's name")
+        rows = await self._desk.dead_list(pool, after=_whole(query.get("after", "0")), limit=limit)
         messages = [dict(row) for row in rows]
-        following = messages[-1]["msg_id"] if len(messages) == limit else None
+        full = bool(messages) and len(messages) == limit
+        following = messages[-1]["msg_id"] if full else None
         return _json({"messages": messages, "next_after": following})
 
     async def dead_replay(self, request: Request) -> Answer:
@@ -84,7 +88,7 @@ class Functions:
         )
         return _endings("discarded", endings, {"released", "retired", "removed", "sold"})
 
-    async def _body(self, request: Request) -> _DeadBody:
+    async def _body(self, request: Request) -> DeadLetters:
         headers = headers_of(request.scope)
         await self._auth.require_admin(headers)
         raw = await body_of(headers, request.receive, ADMIN_BODY_MAX)
@@ -93,6 +97,8 @@ class Functions:
             raise RequestRefused(f"msg_ids wants 1 to {MESSAGES_MAX} numbers")
         if not all(0 < number < 2**63 for number in body.msg_ids):
             raise RequestRefused("a number in msg_ids is out of range")
+        if "\0" in body.reason:
+            raise RequestRefused("a reason holds no NUL")
         return body
 
 

@@ -31,19 +31,23 @@ CLAIM_BODY_MAX = 16 * 1024
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
 
-class _RpcBody(msgspec.Struct, forbid_unknown_fields=True):
+class ClaimBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A claim as the function's arguments."""
+
     p_pool_id: str
     p_user_id: str | None = None
     p_request_id: str | None = None
 
 
-class _ReservationBody(msgspec.Struct, forbid_unknown_fields=True):
+class ReservationBody(msgspec.Struct, forbid_unknown_fields=True):
+    """For whom a reservation is; only a service names somebody."""
+
     user_id: str | None = None
 
 
 _SOLD_OUT = Answer(200, b"null", asgi.JSON)
-_rpc_decoder = msgspec.json.Decoder(_RpcBody)
-_reservation_decoder = msgspec.json.Decoder(_ReservationBody)
+_rpc_decoder = msgspec.json.Decoder(ClaimBody)
+_reservation_decoder = msgspec.json.Decoder(ReservationBody)
 
 
 class ClaimRoute(HotRoute):
@@ -117,7 +121,7 @@ class ReservationRoute:
                 todo="send one per purchase, and the same one when you repeat it.",
             )
         raw = await body_of(headers, receive, CLAIM_BODY_MAX)
-        body = decoded(_reservation_decoder, raw) if raw else _ReservationBody()
+        body = decoded(_reservation_decoder, raw) if raw else ReservationBody()
         user = self._auth.acting_for(principal, body.user_id)
         pool = scope["path_params"]["pool"]
         answer = await self._desk.reserve(pool, Claim(user, request_id, trace_of(headers)))

@@ -89,6 +89,10 @@ class Mounted:
         """The route of a path that needs no ASGI, if there is one and the application is open."""
         return self._routes().hot_route(path) if self._application.is_open else None
 
+    def operations(self) -> set[tuple[str, str]]:
+        """Methods and paths of an open application."""
+        return self._routes().operations()
+
     def _routes(self) -> App:
         lending = self._application.lending
         if self._inner is None or lending is not self._lending:

@@ -38,15 +38,19 @@ GRACE_S = 30.0
 _TABLE = re.compile(r"[A-Za-z0-9_]{1,63}\.[A-Za-z0-9_]{1,63}", re.ASCII)
 
 
-class _Record(msgspec.Struct):
+class HintRecord(msgspec.Struct):
+    """The row of a database webhook, of which only the id is read."""
+
     id: UUID
 
 
-class _Hint(msgspec.Struct):
+class Hint(msgspec.Struct):
+    """That a table has a new row, in either of two forms."""
+
     table: str
     schema: str | None = None
     id: UUID | None = None
-    record: _Record | None = None
+    record: HintRecord | None = None
 
     @property
     def row_id(self) -> UUID | None:
@@ -59,7 +63,7 @@ class _Hint(msgspec.Struct):
         return self.table if self.schema is None else f"{self.schema}.{self.table}"
 
 
-_decoder = msgspec.json.Decoder(_Hint)
+_decoder = msgspec.json.Decoder(Hint)
 
 
 class Relayer(Protocol):
