@@ -1,17 +1,22 @@
 """Webhooks over a real socket: what is sent, how it is signed, and what answers mean."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from tests.integration.relay.conftest import OTHER_SECRET, SECRET
+from tests.support.deliveries import delivery, destination
 from tests.support.destinations import Connection, publish, put, states, work_off, working
 from tests.support.receiver import Received, Receiver
 from tests.support.waiting import until, until_true
 
 from penstock import Penstock
+from penstock.kernel.settings import Settings, with_values
+from penstock.kernel.verdict import DONE
+from penstock.outbox.sinks.http import make
 
 
 def _verified(one: Received, secret: str) -> Any:
@@ -252,3 +257,17 @@ async def test_a_redirect_is_not_followed(
     await work_off(ps)
     assert [one.path for one in receiver.seen] == ["/hook"]
     assert await states(conn, "acme") == {"WAITING": 1}
+
+
+@pytest.mark.parametrize("state", ["a=1\r\nx-admin: yes", "a\0b", "a=1\n"])
+async def test_a_trace_that_is_no_header_is_left_out(receiver: Receiver, state: str) -> None:
+    settings = with_values(Settings(), http_allow_private=("127.0.0.1/32",))
+    sink = make(destination("http", {"url": receiver.url()}), settings)
+    trace = {"tracestate": state, "traceparent": "00-ab"}
+    plain = delivery({"n": 1})
+    sent = replace(plain, envelope=replace(plain.envelope, trace=trace))
+    assert await sink.deliver([sent]) == [DONE], "it says nothing of the receiver"
+    await sink.close()
+    (one,) = receiver.seen
+    assert one.headers["traceparent"] == "00-ab"
+    assert {"tracestate", "x-admin"}.isdisjoint(one.headers)

@@ -81,7 +81,8 @@ class HttpSink:
 
     def _message(self, delivery: Delivery) -> tuple[bytes, Mapping[str, str]]:
         envelope = delivery.envelope
-        headers = {name: value for name, value in (envelope.trace or {}).items() if value}
+        # Producers may store anything: what is no header must not look like a broken receiver.
+        headers = {n: v for n, v in (envelope.trace or {}).items() if v and _is_plain(v)}
         headers |= {ATTEMPT_HEADER: str(delivery.attempt), FENCE_HEADER: str(delivery.fence)}
         match self._config.format:
             case "envelope":
@@ -133,7 +134,7 @@ def _check_headers(destination: Destination, headers: Mapping[str, str]) -> None
             raise refused(destination, f"{name!r} is no name of a header")
         if lower in OWN_HEADERS or lower.startswith(OWN_PREFIXES):
             raise refused(destination, f"the header {name} is set by Penstock")
-        if not value.isascii() or not value.isprintable():
+        if not _is_plain(value):
             raise refused(destination, f"the header {name} holds more than printable ASCII")
 
 
@@ -141,6 +142,10 @@ def _verdict(reply: Reply) -> Verdict:
     if reply.status in ABOUT_US:
         return Retry(code=reply.code)
     return verdict_of(reply)
+
+
+def _is_plain(value: str) -> bool:
+    return value.isascii() and value.isprintable()
 
 
 def _visible(value: str) -> str:
