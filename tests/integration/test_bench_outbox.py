@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 from tests.support.cli import Cli
 
+from penstock.bench import keyed
 from penstock.bench.outbox import Bench, Plan
 from penstock.bench.peers import running
 from penstock.bench.peers.running import NotReached, Peer
@@ -21,7 +22,7 @@ RATES = (
     "publish_many_per_s",
     "keyed_publish_per_s",
     "keyed_per_s",
-    "keyed_late_commits",
+    "keyed_late_events",
     *(
         f"{kind}_{part}"
         for kind in ("keyless", "keyed")
@@ -88,3 +89,16 @@ async def test_the_ratio_is_to_the_fastest_peer_that_was_reached(
         ("drain / fastest peer >= 3", False)
     ]
     assert report.as_json()["notes"] == {"graphile_per_s": "not here"}
+
+
+async def test_an_order_that_was_not_kept_is_counted(database_url: str) -> None:
+    conn = await asyncpg.connect(database_url)
+    await keyed.fill(conn, range(9))
+    seen = keyed.Seen()
+    async with keyed.application(database_url, seen) as ps:
+        await ps.work(only=["outbox"], until_idle=True)
+    assert len(seen.ids) == 9
+    assert await seen.out_of_order(conn) == 0
+    # Three of the nine have one key, the others one each: backwards, two come after a later one.
+    assert await keyed.Seen(seen.ids[::-1]).out_of_order(conn) == 2
+    await conn.close()

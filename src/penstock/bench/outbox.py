@@ -65,7 +65,7 @@ class Plan:
             publish_s=0.3,
             idle=2,
             keyed=6_000,
-            keyed_s=1.0,
+            keyed_s=3.0,
             healthy_s=1.0,
             pinned_s=2.0,
             peers=(),
@@ -177,26 +177,42 @@ class Bench:
             self.report.figure(name, sum(events / seconds for events, seconds in made))
 
     async def keyed(self) -> None:
-        """A large backlog of which one key holds a third, while others commit late."""
+        """A large backlog of which one key holds a third: the rate, and whether order is kept."""
         url = await self._database()
         conn = await asyncpg.connect(url)
         self.progress(f"publishing {self.plan.keyed:,} events with ordering keys")
         seen = keyed.Seen()
-        async with keyed.late_producers(url):
-            took_s = await timed(keyed.fill(conn, range(self.plan.keyed)))
-            self.report.figure("keyed_publish_per_s", self.plan.keyed / took_s)
-            await conn.execute("vacuum (analyze) public.outbox")
-            self.progress(f"draining them: {self.plan.keyed_s:g} s")
-            rate = await _worked(keyed.application(url, seen), self.plan.keyed_s)
+        took_s = await timed(keyed.fill(conn, range(self.plan.keyed)))
+        self.report.figure("keyed_publish_per_s", self.plan.keyed / took_s)
+        await conn.execute("vacuum (analyze) public.outbox")
+        self.progress(f"draining them: {self.plan.keyed_s:g} s")
+        rate = await _worked(keyed.application(url, seen), self.plan.keyed_s)
         self.report.figure("keyed_backlog", self.plan.keyed)
         self.report.figure("keyed_per_s", rate)
         self.report.goal("keyed events/s", rate, bound=">=", goal=15_000)
-        late = await conn.fetchval(keyed.LATE_SEEN)
-        assert late, "the producers that commit late must be part of it"
-        self.report.figure("keyed_late_commits", late)
-        broken = self.report.figure("keyed_out_of_order", await seen.out_of_order(conn))
+        broken = await seen.out_of_order(conn) + await self._late()
+        self.report.figure("keyed_out_of_order", broken)
         self.report.goal("keyed events out of order", broken, bound="<=", goal=0)
         await conn.close()
+
+    async def _late(self) -> int:
+        """Events out of order where producers of the same keys commit late.
+
+        The backlog is small: behind a large one their events would hardly come up.
+        """
+        self.progress(f"with producers that commit late: {self.plan.keyed_s / 3:g} s")
+        url = await self._database()
+        conn = await asyncpg.connect(url)
+        seen = keyed.Seen()
+        async with keyed.late_producers(url):
+            await keyed.fill(conn, range(keyed.FILL))
+            await _worked(keyed.application(url, seen), self.plan.keyed_s / 3)
+        late = await conn.fetchval(keyed.LATE_SEEN)
+        assert late, "the producers that commit late must be part of it"
+        self.report.figure("keyed_late_events", late)
+        broken = await seen.out_of_order(conn)
+        await conn.close()
+        return broken
 
     async def held(self) -> None:
         """The rates with a snapshot held open, against the same without, fed while drained."""
