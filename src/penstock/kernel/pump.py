@@ -178,8 +178,7 @@ class Pump:
                 self._events.emit(WokeUp(self.queue.name, by))
 
     def _nothing_to_come(self) -> bool:
-        left = self._left()
-        if left is not None and left <= 0:
+        if self._left() == 0:
             return True
         return self._limits.until_idle and all(lane.closed for lane in self._lanes.values())
 
@@ -214,15 +213,13 @@ class Pump:
             return 0  # the database does not take outcomes; do not pile more work on top
         room = max((lane.room() for lane in self._lanes.values()), default=0)
         left = self._left()
-        return (
-            min(room, self._limits.batch) if left is None else min(room, self._limits.batch, left)
-        )
+        return min(room, self._limits.batch, room if left is None else left)
 
     def _left(self) -> int | None:
         """How many items may still be claimed; None when there is no end."""
         if self._limits.items is None:
             return None
-        return self._limits.items - self._counts["claimed"]
+        return max(0, self._limits.items - self._counts["claimed"])
 
     async def _wait_for_movement(self) -> None:
         # Cleared afterwards: what moved while a claim was on its way must not be slept over.
@@ -272,11 +269,10 @@ class Pump:
             self._held[item.key] = item
             by_lane.setdefault(item.lane or item.topic, []).append(item)
         for name, group in by_lane.items():
-            lane = self._lanes.get(name)
-            if lane is None:
-                self._back += group  # its route was changed while it was being claimed
+            if name in self._lanes:
+                self._lanes[name].put(group)
             else:
-                lane.put(group)
+                self._back += group  # its route was changed while it was being claimed
 
     async def _ready(self) -> bool:
         if self._stopping.is_set():
