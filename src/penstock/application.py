@@ -21,7 +21,7 @@ from penstock.kernel.events import Events, Observation, Subscriber
 from penstock.kernel.handlers import Hook
 from penstock.kernel.injection import Resources
 from penstock.kernel.lending import Lending, Working
-from penstock.kernel.pump import Limits
+from penstock.kernel.limits import Limits
 from penstock.kernel.report import WorkReport
 from penstock.kernel.scheduler import Job
 from penstock.kernel.settings import TABLE, Settings, load_settings, with_values

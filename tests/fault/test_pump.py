@@ -16,7 +16,7 @@ from penstock.kernel.database import Database
 from penstock.kernel.errors import DatabaseUnreachable
 from penstock.kernel.events import Disconnected, Events, FinishRefused, LeaseWasLost, Reconnected
 from penstock.kernel.handler import Answer
-from penstock.kernel.pump import Limits
+from penstock.kernel.limits import Limits
 from penstock.kernel.queue import Item
 from penstock.kernel.scheduler import Scheduler
 from penstock.kernel.verdict import DONE, Retry

@@ -1,6 +1,7 @@
 """stats, show, audit and doctor against a real database."""
 
 import json
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import psycopg
@@ -140,6 +141,19 @@ def test_a_server_that_is_not_there_gives_exit_code_3(capsys: pytest.CaptureFixt
         assert ran.code == 3
         assert ran.err.startswith("PN003 database not reachable")
         assert "hunter2" not in ran.out + ran.err
+
+
+def test_a_server_that_does_not_let_us_in_gives_exit_code_3_and_says_why(
+    capsys: pytest.CaptureFixture[str], empty_url: str
+) -> None:
+    missing = empty_url.replace(urlsplit(empty_url).path, "/nowhere", 1)
+    assert missing != empty_url
+    for command in ("stats", "doctor"):
+        ran = make_cli(capsys, "--database", missing)(command)
+        assert ran.code == 3
+        assert ran.err.startswith("PN003 database not reachable")
+        assert "nowhere" in ran.err
+        assert "penstock config" in ran.err
 
 
 def test_a_database_without_schema_gives_exit_code_4(

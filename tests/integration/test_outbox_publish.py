@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from tests.support.drivers import ASYNC, SYNC, Opened, OpenedSync
 
 from penstock import KeyReused, NotInTransaction, PayloadRefused, Penstock
-from penstock.kernel.errors import NotFound, WrongUsage
+from penstock.kernel.errors import NotFound, SchemaMissing, WrongUsage
 from penstock.outbox import store
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -108,6 +108,27 @@ async def test_a_time_without_zone_is_refused(conn: Connection) -> None:
     async with conn.transaction():
         with pytest.raises(WrongUsage, match="time zone"):
             await topic.publish(conn, Paid(1, Decimal(1)), deliver_at=naive)
+
+
+async def test_a_misspelt_option_is_refused_and_the_right_one_named(conn: Connection) -> None:
+    """Where types are not checked it would be dropped, and the order with it."""
+    topic = Penstock().outbox.topic("orders.paid", Paid)
+    options: Any = {"odering_key": "a"}
+    async with conn.transaction():
+        with pytest.raises(WrongUsage) as caught:
+            await topic.publish(conn, Paid(1, Decimal(1)), **options)
+    assert "ordering_key" in caught.value.todo
+
+
+async def test_without_our_schema_publishing_says_what_to_run(empty_url: str) -> None:
+    topic = Penstock().outbox.topic("orders.paid", Paid)
+    conn = await asyncpg.connect(empty_url)
+    try:
+        async with conn.transaction():
+            with pytest.raises(SchemaMissing):
+                await topic.publish(conn, Paid(1, Decimal(1)))
+    finally:
+        await conn.close()
 
 
 async def test_many_are_published_in_order_and_with_their_options(conn: Connection) -> None:

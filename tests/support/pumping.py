@@ -13,7 +13,8 @@ from penstock.kernel.database import Database
 from penstock.kernel.events import Events, Observation
 from penstock.kernel.handler import Answer
 from penstock.kernel.ids import uuid7
-from penstock.kernel.pump import Limits, Pump
+from penstock.kernel.limits import Limits
+from penstock.kernel.pump import Pump
 from penstock.kernel.queue import Connection, Item, Outcome, Queue, Tending
 from penstock.kernel.report import WorkReport
 from penstock.kernel.verdict import DONE

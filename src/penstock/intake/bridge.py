@@ -10,7 +10,7 @@ from penstock.intake.queue import IntakeQueue
 from penstock.intake.webhooks import Webhooks
 from penstock.kernel.database import Database
 from penstock.kernel.events import Events
-from penstock.kernel.pump import Limits
+from penstock.kernel.limits import Limits
 from penstock.kernel.settings import Settings
 from penstock.kernel.worker import Assignment, Worker
 

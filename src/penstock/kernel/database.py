@@ -6,6 +6,7 @@ ours is idempotent.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias
@@ -40,6 +41,8 @@ CONNECTION_ERRORS: tuple[type[Exception], ...] = (
     asyncpg.InternalClientError,
 )
 DRIVER_ERRORS: tuple[type[Exception], ...] = (asyncpg.PostgresError, *CONNECTION_ERRORS)
+# What a database without our schema says is missing: one of our schemas, tables or functions.
+_OURS = re.compile(r"penstock|outbox|intake|payment|webhook|inventory_slots|\"app\"|\bapp\.|audit")
 _REPEAT_PAUSES_S = (0.005, 0.013, 0.034, 0.089)
 REPEATABLE_ERRORS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 # The server says "not now": timeouts, a full disk, a read-only standby. The same statement may
@@ -76,8 +79,15 @@ def _translate_sqlstate(error: asyncpg.PostgresError) -> PenstockError | None:
         return error_for(str(error.detail), str(error.message), todo=error.hint or "")
     if state == "42501":
         return NotPermitted(str(error.message), todo=missing_grant(str(error.message)))
-    if state in {"3F000", "42P01", "42883"} and "penstock" in str(error.message):
+    if state in {"3F000", "42P01", "42883"} and _OURS.search(str(error.message)):
         return SchemaMissing(str(error.message))
+    if state.startswith("28") or state == "3D000":
+        return DatabaseUnreachable(
+            str(error.message),
+            happened="the server is there and did not let us in.",
+            todo="check user, password and database in the address; "
+            "`penstock config` shows where it comes from.",
+        )
     return None
 
 

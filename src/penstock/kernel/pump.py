@@ -9,7 +9,6 @@ that dies leaves leases behind, and those end.
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from time import monotonic
 from uuid import UUID
@@ -32,27 +31,13 @@ from penstock.kernel.finisher import Finisher, verdict_name
 from penstock.kernel.handler import Answer, Back, Check, Committed, Handler, Lost, Roster
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lanes import Lane
+from penstock.kernel.limits import Limits
 from penstock.kernel.queue import Item, Outcome, Policy, Queue
 from penstock.kernel.report import WorkReport
 from penstock.kernel.verdict import DONE, Done, Reject, Retry, Unknown, Verdict
 from penstock.kernel.wakeup import Wakeup
 
 TEND_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one pump may do: items per claim, items and seconds in all (None: no end).
-
-    `poll_ms` overrules the queue's own, for a process that must look more or less often.
-    """
-
-    batch: int = 500
-    items: int | None = None
-    deadline_s: float | None = None
-    until_idle: bool = False
-    drain_s: float = 25.0
-    poll_ms: int | None = None
 
 
 class Pump:

@@ -23,7 +23,8 @@ from penstock.kernel.events import (
 )
 from penstock.kernel.handler import Handler, Roster
 from penstock.kernel.ids import uuid7
-from penstock.kernel.pump import Limits, Pump
+from penstock.kernel.limits import Limits
+from penstock.kernel.pump import Pump
 from penstock.kernel.queue import Queue, channel_of
 from penstock.kernel.report import WorkReport
 from penstock.kernel.scheduler import Job, Scheduler

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from typing import (
     Any,
     Concatenate,
@@ -48,6 +49,7 @@ from penstock.outbox.routes import check_names, routes_of
 from penstock.outbox.schemas import differences, schema_of
 
 T = TypeVar("T")
+_OPTIONS = frozenset(PublishOptions.__annotations__)
 R = TypeVar("R")
 P = ParamSpec("P")
 
@@ -285,6 +287,8 @@ def _arguments(
     topic: str, payload: str, *, version: int, options: PublishOptions
 ) -> list[str | None]:
     """Id, topic, payload, headers, tenant, time of delivery, ordering and dedupe key, as text."""
+    if not options.keys() <= _OPTIONS:
+        raise _unknown_option(min(options.keys() - _OPTIONS))
     deliver_at = options.get("deliver_at")
     tenant = options.get("tenant")
     return [
@@ -297,6 +301,15 @@ def _arguments(
         options.get("ordering_key"),
         options.get("dedupe_key"),
     ]
+
+
+def _unknown_option(name: str) -> WrongUsage:
+    """A misspelt key would be dropped silently, and with it the order that it stands for."""
+    near = get_close_matches(name, _OPTIONS, n=1)
+    return WrongUsage(
+        f"an event has no option {name!r}",
+        todo=f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(_OPTIONS))}.",
+    )
 
 
 def _instant(at: datetime) -> str:

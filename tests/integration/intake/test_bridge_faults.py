@@ -20,7 +20,7 @@ from penstock.intake.desk import Desk
 from penstock.intake.groups import Claim
 from penstock.kernel.database import Database
 from penstock.kernel.events import Events, LedgerBack, LedgerDown, Observation
-from penstock.kernel.pump import Limits
+from penstock.kernel.limits import Limits
 from penstock.kernel.schema import LEDGER, migrate, select_products
 from penstock.kernel.settings import Settings
 from penstock.kernel.worker import Worker

@@ -11,7 +11,7 @@ from tests.support.waiting import until
 from penstock.intake.bridge import Bridge
 from penstock.kernel.database import Database
 from penstock.kernel.events import Events, Observation, ReservationConfirmed
-from penstock.kernel.pump import Limits
+from penstock.kernel.limits import Limits
 from penstock.kernel.worker import Worker
 
 

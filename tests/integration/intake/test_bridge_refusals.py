@@ -10,7 +10,7 @@ from tests.support.waiting import until_true
 from penstock.intake.bridge import Bridge
 from penstock.kernel.database import Database
 from penstock.kernel.events import Events
-from penstock.kernel.pump import Limits
+from penstock.kernel.limits import Limits
 from penstock.kernel.settings import Settings, with_values
 from penstock.kernel.worker import Worker
 
