@@ -25,7 +25,7 @@ from penstock import (
     Verdict,
 )
 from penstock.kernel.errors import NotFound, NotOpened, WrongUsage
-from penstock.kernel.events import HandlerRaised, Observation
+from penstock.kernel.events import HandlerRaised, ItemDied, Observation
 from penstock.kernel.settings import with_values
 
 
@@ -178,8 +178,13 @@ async def test_a_payload_of_another_shape_is_dead_at_once(
     @topic.on()
     async def handler(event: Event[Job]) -> None: ...
 
+    seen: list[Observation] = []
+    ps.subscribe(seen.append)
     await conn.execute("select app.outbox_publish(null, 'jobs', '{\"number\": \"secret\"}')")
     assert (await work(ps)).rejected == 1
+    (died,) = [each for each in seen if isinstance(each, ItemDied)]
+    assert (died.queue, died.topic, died.code) == ("outbox", "jobs", "PAYLOAD_INVALID")
+    assert died.level == "error"
     dead = await conn.fetchrow("select error_code, error from app.outbox_dead")
     assert dead is not None
     assert dead["error_code"] == "PAYLOAD_INVALID"

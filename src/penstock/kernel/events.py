@@ -4,23 +4,14 @@ An observation holds ids, counts, codes and durations, never a payload and never
 any subscriber may write down all of it.
 """
 
-import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 from uuid import UUID
 
-_log = logging.getLogger("penstock.events")
-
-Level = Literal["debug", "info", "warning", "error"]
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Base of all observations; `name` is the constant log message and the metric's stem."""
-
-    name: ClassVar[str] = "observation"
-    level: ClassVar[Level] = "info"
+from penstock.kernel.observation import Events as Events
+from penstock.kernel.observation import Level
+from penstock.kernel.observation import Observation as Observation
+from penstock.kernel.observation import Subscriber as Subscriber
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +86,19 @@ class FinishFailed(Observation):
     queue: str
     item_id: UUID
     error_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDied(Observation):
+    """An item was rejected, for good or after its last attempt: it is a dead letter now."""
+
+    name: ClassVar[str] = "item_died"
+    level: ClassVar[Level] = "error"
+    queue: str
+    topic: str
+    item_id: UUID
+    attempt: int
+    code: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,30 +374,3 @@ class DestinationChanged(Observation):
     destination: str
     state: str
     code: str
-
-
-Subscriber = Callable[[Observation], None]
-
-
-class Events:
-    """Hands each observation to every subscriber."""
-
-    def __init__(self) -> None:
-        self._subscribers: tuple[Subscriber, ...] = ()
-
-    @property
-    def active(self) -> bool:
-        """Whether anybody listens; lets a hot path skip building observations."""
-        return bool(self._subscribers)
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Add a subscriber; it must be quick and must not raise."""
-        self._subscribers = (*self._subscribers, subscriber)
-
-    def emit(self, observation: Observation) -> None:
-        """Tell every subscriber. A failing one is logged and skipped: watching is not working."""
-        for subscriber in self._subscribers:
-            try:
-                subscriber(observation)
-            except Exception:
-                _log.exception("observer_failed", extra={"observation": observation.name})

@@ -8,7 +8,14 @@ from typing import assert_never
 
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.database import PASSING_ERRORS, Database
-from penstock.kernel.events import Disconnected, Events, Finished, FinishFailed, FinishRefused
+from penstock.kernel.events import (
+    Disconnected,
+    Events,
+    Finished,
+    FinishFailed,
+    FinishRefused,
+    ItemDied,
+)
 from penstock.kernel.failpoints import failpoint
 from penstock.kernel.queue import Item, Outcome, Queue
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
@@ -116,10 +123,18 @@ class Finisher:
             name = verdict_name(outcome.verdict)
             if outcome.item.key not in lost:
                 self.counts[_COUNTED_AS[name]] += 1
+                self._tell_death(outcome)
                 continue
             self.counts["stale"] += 1
             item = outcome.item
             self._events.emit(FinishRefused(self._queue.name, item.id, item.lease.epoch, name))
+
+    def _tell_death(self, outcome: Outcome) -> None:
+        """Told when it is written, not when it is decided: until then the item is not dead."""
+        item, verdict = outcome.item, outcome.verdict
+        if isinstance(verdict, Reject):
+            died = ItemDied(self._queue.name, item.topic, item.id, item.attempt, verdict.code)
+            self._events.emit(died)
 
     async def _until_answered(self, batch: Sequence[Outcome]) -> Sequence[Item]:
         # Finishing is a compare-and-set that recognises its own token, so repeating it after a lost

@@ -297,16 +297,9 @@ class Pump:
         if not self._events.active:
             return
         verdict = answer if isinstance(answer, Done | Retry | Reject | Unknown) else DONE
+        name, code = verdict_name(verdict), getattr(verdict, "code", "")
         self._events.emit(
-            Handled(
-                self.queue.name,
-                item.topic,
-                item.id,
-                item.attempt,
-                verdict_name(verdict),
-                getattr(verdict, "code", ""),
-                latency_ms,
-            )
+            Handled(self.queue.name, item.topic, item.id, item.attempt, name, code, latency_ms)
         )
 
     def _on_failure(self, items: Sequence[Item], error: BaseException) -> None:
