@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from uuid import UUID
 
 import msgspec
@@ -56,6 +57,11 @@ class Payments:
             raise BadHandler(
                 f"rail {name!r} is declared twice or has no usable name",
                 todo="declare each rail once, by a name of 1 to 100 characters.",
+            )
+        if isinstance(rail, type) or not iscoroutinefunction(getattr(rail, "dispatch", None)):
+            raise BadHandler(
+                f"rail {name}: the object given has no async method dispatch",
+                todo="give an instance with `async def dispatch(self, instruction, key)`.",
             )
         if key_window is not None and key_window.total_seconds() <= timeout_s:
             raise BadHandler(
@@ -119,7 +125,10 @@ class Payments:
         known = await self._agreed(lending)
         queue = PaymentsQueue(known, lending.events)
         permits = Permits(lending.database)
-        lanes = {name: RailLane(registered, permits) for name, registered in known.items()}
+        lanes = {
+            name: RailLane(registered, permits, lending.events)
+            for name, registered in known.items()
+        }
         return Assignment(queue, lanes)
 
     async def _agreed(self, lending: Lending) -> dict[str, Registered]:

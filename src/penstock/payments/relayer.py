@@ -14,6 +14,7 @@ from typing import cast
 
 from penstock.kernel.database import PASSING_ERRORS, Database
 from penstock.kernel.eager import within
+from penstock.kernel.events import Events, HandlerRaised
 from penstock.kernel.failpoints import failpoint
 from penstock.kernel.gathering import Gathering, InOrder
 from penstock.kernel.handler import Answer
@@ -22,7 +23,7 @@ from penstock.kernel.verdict import DONE, Reject, Retry, Unknown, Verdict
 from penstock.payments import store
 from penstock.payments.errors import PaymentRefused
 from penstock.payments.instruction import Instruction, stored_instruction
-from penstock.payments.model import Claimed, RailClass
+from penstock.payments.model import QUEUE, Claimed, RailClass
 from penstock.payments.queue import Payment, newest_claims
 from penstock.payments.rails import (
     ChecksDestination,
@@ -87,11 +88,12 @@ class RailLane:
     size = 1
     max_attempts = ATTEMPTS_BY_POLICY
 
-    def __init__(self, registered: Registered, permits: Permits) -> None:
+    def __init__(self, registered: Registered, permits: Permits, events: Events) -> None:
         self.concurrency = registered.concurrency
         self.timeout_s = registered.timeout_s
         self._registered = registered
         self._permits = permits
+        self._events = events
         rail = registered.rail
         self._check = rail.check_destination if isinstance(rail, ChecksDestination) else None
 
@@ -144,7 +146,11 @@ class RailLane:
             # Shutdown. To release it would say that nothing was sent, and that is not known.
             outcome = Unknown("the worker stopped while the rail was called", "STOPPED")
         except Exception as error:  # the boundary: a rail may raise anything after it has sent
-            outcome = Unknown(type(error).__name__, "RAIL_RAISED")
+            name = type(error).__name__
+            self._events.emit(
+                HandlerRaised(QUEUE, self._registered.name, payment.id, payment.attempt, name)
+            )
+            outcome = Unknown(name, "RAIL_RAISED")
         failpoint("after_effect")
         payment.latency_ms = int((monotonic() - started) * 1000)
         return self._verdict(payment, outcome)

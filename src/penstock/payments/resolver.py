@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.kernel.database import PooledConnection
-from penstock.kernel.events import Events, PaymentResolved
+from penstock.kernel.events import Events, HandlerRaised, PaymentResolved
 from penstock.kernel.verdict import Reject, Unknown
 from penstock.payments import store
 from penstock.payments.errors import PaymentRefused
 from penstock.payments.instruction import stored_instruction
-from penstock.payments.model import Held, Resolution
+from penstock.payments.model import QUEUE, Held, Resolution
 from penstock.payments.rails import AnswersStatus, Sent, StatusOutcome
 from penstock.payments.relayer import Registered
 
@@ -71,7 +71,9 @@ class Resolver:
         except (PaymentRefused, TimeoutError):
             return Unknown(code="NO_ANSWER")
         except Exception as error:  # the boundary: one rail that fails must not stop the others
-            return Unknown(type(error).__name__, "RAIL_RAISED")
+            name, attempt = type(error).__name__, (held.attempt_no + 1) // 2
+            self.events.emit(HandlerRaised(QUEUE, held.rail_type, held.outbox_id, attempt, name))
+            return Unknown(name, "RAIL_RAISED")
 
 
 def _resolution(answer: object) -> Resolution | None:

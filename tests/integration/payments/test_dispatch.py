@@ -14,7 +14,7 @@ from tests.support.rails import DAY, IBAN, Shop, application, instruction, opene
 from tests.support.waiting import until, until_true
 
 from penstock.kernel.errors import BadHandler, NotInTransaction, WrongUsage
-from penstock.kernel.events import Observation, WokeUp
+from penstock.kernel.events import HandlerRaised, Observation, WokeUp
 from penstock.kernel.verdict import Reject, Retry, Unknown
 from penstock.payments import store
 from penstock.payments.errors import PaymentKeyReused, PaymentRefused, ReconcileFirst
@@ -307,6 +307,20 @@ def test_rails_that_cannot_be_meant_are_refused_when_declared(database_url: str)
     ):
         with pytest.raises(BadHandler):
             payments.rail(name, Scripted(), key_window=window, timeout_s=limit)
+    for unfit in (object(), Scripted):
+        with pytest.raises(BadHandler, match="dispatch") as refused:
+            payments.rail("sepa", cast(Any, unfit), key_window=None)
+        assert "async def dispatch" in refused.value.todo
+
+
+async def test_a_rail_that_raises_is_told_of_by_name_and_type_alone(shop: Shop) -> None:
+    seen: list[Observation] = []
+    shop.ps.subscribe(seen.append)
+    shop.use(Scripted(AttributeError(f"no field {IBAN['iban']}")), key_window=None)
+    payment = await shop.enqueue()
+    assert (await shop.work())["held"] == 1
+    raised = [each for each in seen if isinstance(each, HandlerRaised)]
+    assert raised == [HandlerRaised("payments", "ach", payment, 1, "AttributeError")]
 
 
 async def test_many_are_enqueued_at_once_in_the_order_given(shop: Shop) -> None:

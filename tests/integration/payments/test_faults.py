@@ -13,6 +13,7 @@ from tests.support.rails import instruction
 from tests.support.relayers import Relayers, relaying
 from tests.support.waiting import until, until_true
 
+from penstock.kernel.events import Events
 from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Item
 from penstock.kernel.verdict import Done, Retry
@@ -157,7 +158,7 @@ async def test_a_lease_that_does_not_outlast_the_call_stops_the_send(
     """A process may have been stopped since the leave was given; only its own clock knows."""
     simulator = Simulator()
     registered = Registered("ach", SimulatorRail(simulator), None, 1.0, 1)
-    lane = RailLane(registered, _Until(monotonic() + 1.0 + MARGIN_S + spare_s))
+    lane = RailLane(registered, _Until(monotonic() + 1.0 + MARGIN_S + spare_s), Events())
     (answer,) = await lane.handle([_claimed()])
     assert isinstance(answer, verdict)
     assert len(simulator.calls) == (verdict is Done)
