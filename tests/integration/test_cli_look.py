@@ -7,6 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from tests.support.cli import Cli, make_cli
+from tests.support.payments import PAYLOAD
 
 Conn = psycopg.Connection[tuple[object, ...]]
 
@@ -95,6 +96,57 @@ def test_doctor_names_dead_letters_pauses_and_a_queue_nobody_works(
     assert "penstock dead list outbox --group" in ran.out
     assert "outbox is not draining, no live worker" in ran.out
     assert "topic/x is paused" in ran.out
+
+
+def _findings(cli: Cli, check: str) -> list[str]:
+    found = cli("doctor", "--json").document["findings"]
+    return [one["finding"] for one in found if one["check"] == check]
+
+
+def _live_worker(conn: Conn, *queues: str) -> None:
+    conn.execute(
+        "select penstock.heartbeat(gen_random_uuid(), 'box', 1, '0.1', %s)", (list(queues),)
+    )
+
+
+def test_doctor_blames_no_worker_for_jobs_of_a_product_that_is_not_in_use(
+    cli: Cli, sync_conn: Conn
+) -> None:
+    sync_conn.execute("update penstock.schedule set next_run_at = now() - interval '3 days'")
+    _live_worker(sync_conn, "outbox")
+    late = {text.split()[1] for text in _findings(cli, "jobs")}
+    assert "outbox_alerts" in late
+    assert not late & {"payments_reap", "payments_chain", "inbox_keep"}
+    _live_worker(sync_conn, "payments")
+    late = {text.split()[1] for text in _findings(cli, "jobs")}
+    assert "payments_reap" in late
+    assert "inbox_keep" not in late
+
+
+def test_doctor_names_the_topic_that_nobody_takes(cli: Cli, sync_conn: Conn) -> None:
+    sync_conn.execute("select app.outbox_register('{python/a}', '{a}', '{python}')")
+    sync_conn.execute("insert into public.outbox (topic, payload) values ('lonely', '{}')")
+    sync_conn.execute("update public.outbox set created_at = created_at - interval '1 hour'")
+    assert _findings(cli, "topics") == []  # nobody runs: handlers may still come
+    _live_worker(sync_conn, "outbox")
+    (found,) = _findings(cli, "topics")
+    assert "no handler or route takes topic lonely: 1 waiting" in found
+    assert _findings(cli, "draining") == []
+    sync_conn.execute("insert into public.outbox (topic, payload) values ('a', '{}')")
+    assert len(_findings(cli, "topics")) == 1
+    assert "outbox falls behind" in _findings(cli, "draining")[0]
+
+
+def test_doctor_names_the_rail_that_no_worker_has(cli: Cli, sync_conn: Conn) -> None:
+    sync_conn.execute(
+        "select public.enqueue_payment_outbox('i1', 'p1', 'k', 'pigeon', %s::jsonb)", (PAYLOAD,)
+    )
+    (found,) = _findings(cli, "rails")
+    assert "no worker has declared rail pigeon: 1 payments wait" in found
+    sync_conn.execute(
+        "select public.put_payment_rail('pigeon', '{\"idempotent\": false}', 'declared')"
+    )
+    assert _findings(cli, "rails") == []
 
 
 def test_doctor_finds_who_holds_an_old_snapshot(

@@ -9,7 +9,8 @@ from penstock.kernel.database import call
 from penstock.kernel.queue import Connection
 from penstock.kernel.schema import available_products
 from penstock.kernel.sqlfiles import Product
-from penstock.outbox.checks import CHECKS as OUTBOX_CHECKS
+from penstock.outbox import checks as outbox
+from penstock.payments import checks as payments
 
 _SIGNS = {"error": "✗", "warning": "!"}
 _WIDTH_MAX = 100
@@ -30,8 +31,13 @@ def doctor(invocation: Invocation) -> int:
 
 async def _look(invocation: Invocation) -> Diagnosis:
     async with invocation.connection() as conn:
-        exam = Examination(conn, invocation.settings, await _installed(conn))
-        return await examine(exam, (*CHECKS, *OUTBOX_CHECKS))
+        exam = Examination(
+            conn,
+            invocation.settings,
+            await _installed(conn),
+            unclaimed=(outbox.unclaimed, payments.unclaimed),
+        )
+        return await examine(exam, (*CHECKS, *outbox.CHECKS, *payments.CHECKS))
 
 
 async def _installed(conn: Connection) -> list[Product]:

@@ -1,6 +1,9 @@
 """What `penstock doctor` asks of the outbox: which destination gets nothing, who hears of that."""
 
+from penstock.kernel import operations as kernel_operations
 from penstock.kernel.checks import Check, Examination, Finding
+from penstock.kernel.checks.workload import LIVE_S
+from penstock.kernel.database import call
 from penstock.outbox import destinations, operations
 from penstock.outbox.destinations import DestinationStats
 
@@ -17,6 +20,37 @@ async def _destinations(exam: Examination) -> list[Finding]:
         elif one.enabled and one.breaker != "closed":
             found.append(_open(one))
     return found
+
+
+_UNROUTED = "select topic, ready, oldest_age_s from app.outbox_unrouted()"
+
+
+async def _topics(exam: Examination) -> list[Finding]:
+    """Handlers are known once a worker has started: before that, nothing can be said of topics."""
+    if not await destinations.installed(exam.conn) or not await _served(exam):
+        return []
+    return [
+        Finding(
+            "topics",
+            "warning",
+            f"no handler or route takes topic {row['topic']}: {row['ready']:,} waiting, the oldest "
+            f"for {row['oldest_age_s']:,.0f} s",
+            f"register a handler for it, or penstock route add {row['topic']} DESTINATION",
+        )
+        for row in await call(exam.conn, _UNROUTED)
+    ]
+
+
+async def _served(exam: Examination) -> bool:
+    seen = await kernel_operations.workers(exam.conn)
+    return any("outbox" in worker.queues for worker in seen if worker.silent_s < LIVE_S)
+
+
+async def unclaimed(exam: Examination) -> dict[str, int]:
+    """How many events are ready that no worker can claim."""
+    if not await destinations.installed(exam.conn):
+        return {}
+    return {"outbox": sum(row["ready"] for row in await call(exam.conn, _UNROUTED))}
 
 
 async def _alerts(exam: Examination) -> list[Finding]:
@@ -59,5 +93,6 @@ def _open(one: DestinationStats) -> Finding:
 
 CHECKS = (
     Check("destinations", _destinations, needs_schema=True),
+    Check("topics", _topics, needs_schema=True),
     Check("alerts", _alerts, needs_schema=True),
 )

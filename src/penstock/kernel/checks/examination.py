@@ -1,6 +1,6 @@
 """A check, what it is given and what it may find."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,11 +26,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What a check may use: one connection, the settings, the products that should be there."""
+    """What a check may use: one connection, the settings, the products that should be there.
+
+    `unclaimed` are the products' own counts of ready items that no worker can claim, by queue.
+    """
 
     conn: Connection
     settings: Settings
     products: Sequence[Product]
+    unclaimed: "Sequence[Callable[[Examination], Awaitable[Mapping[str, int]]]]" = ()
 
 
 @dataclass(frozen=True, slots=True)

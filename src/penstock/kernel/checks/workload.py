@@ -7,15 +7,24 @@ from penstock.kernel.database import call
 STUCK_AGE_S = 60.0
 LIVE_S = 60.0
 
+# Jobs of a product are run by workers that work its queue. Where none does and nothing waits, the
+# product is not in use, and nobody is late.
 _OVERDUE = """
-select job, every_s, last_error,
-       extract(epoch from penstock.clock() - next_run_at)::float8 as late_s
-from penstock.schedule
-where enabled
-  and (last_error is not null
-       or next_run_at < penstock.clock() - greatest(interval '1 minute',
-                                                    make_interval(secs => 2 * every_s)))
-order by job
+select s.job, s.every_s, s.last_error,
+       extract(epoch from penstock.clock() - s.next_run_at)::float8 as late_s
+from penstock.schedule s
+where s.enabled
+  and (s.last_error is not null
+       or s.next_run_at < penstock.clock() - greatest(interval '1 minute',
+                                                      make_interval(secs => 2 * s.every_s))
+          and (s.product is null
+               or exists (select from penstock.queue q
+                          join penstock.worker w on q.queue = any (w.queues)
+                          where q.product = s.product)
+               or exists (select from penstock.queue q
+                          join penstock.queue_stats t on t.queue = q.queue
+                          where q.product = s.product and t.ready + t.scheduled + t.leased > 0)))
+order by s.job
 """
 _LATE = """
 select queue, count(*) as number from penstock.late_results
@@ -29,12 +38,17 @@ async def _draining(exam: Examination) -> list[Finding]:
     seen = await operations.workers(exam.conn)
     paused = {pause.target for pause in await operations.pauses(exam.conn)}
     served = {queue for worker in seen if worker.silent_s < LIVE_S for queue in worker.queues}
+    unclaimed: dict[str, int] = {}
+    for count in exam.unclaimed:
+        unclaimed |= await count(exam)
     found = []
     for queue in stats:
         if not queue.ready or (queue.oldest_age_s or 0) < STUCK_AGE_S or queue.queue in paused:
             continue
         waiting = f"{queue.ready:,} waiting, the oldest for {queue.oldest_age_s:,.0f} s"
         if queue.queue in served:
+            if queue.ready <= unclaimed.get(queue.queue, 0):
+                continue  # more workers would not help; the product's own check names them
             text = f"{queue.queue} falls behind: {waiting}"
             remedy = "look at handler times; more --concurrency or --processes"
             found.append(Finding("draining", "warning", text, remedy))
