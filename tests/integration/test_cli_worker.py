@@ -242,6 +242,37 @@ def test_serve_with_workers_serves_and_works(app: Path, environ: Any, sql: Any) 
         assert program.stop() == 0
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve", "--port"],
+        ["dev", "--app", "app:ps", "--port"],
+        ["work", "--app", "app:ps", "--health-port"],
+    ],
+)
+def test_a_port_in_use_is_named_before_anything_is_promised(
+    app: Path, environ: Any, arguments: list[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        with running([*arguments, port], app, environ) as program:
+            assert program.process.wait(20) == 2, program.output
+    assert f"port {port} of 127.0.0.1 is in use" in program.output
+    assert arguments[-1] in program.output.partition("what to do")[2]
+    assert "PN001" in program.output
+    assert "serving on" not in program.output
+    assert "Traceback" not in program.output
+
+
+def test_serve_says_which_port_was_free(app: Path, environ: Any) -> None:
+    with running(["serve", "--port", "0"], app, environ) as program:
+        said = "serving on http://127.0.0.1:"
+        program.until(lambda: said in program.output, "the address")
+        port = int(program.output.partition(said)[2].split()[0])
+        program.until(lambda: answers(port, "/healthz") == 200, "an answer")
+        assert program.stop() == 0
+
+
 def test_a_worker_tells_its_health(app: Path, environ: Any, sql: Any) -> None:
     port = free_port()
     arguments = ["work", "--app", "app:ps", "--health-port", str(port)]

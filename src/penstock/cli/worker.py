@@ -16,6 +16,7 @@ from penstock.application import Penstock
 from penstock.cli.application import load_application
 from penstock.cli.dev import dev
 from penstock.cli.invocation import Invocation
+from penstock.cli.listening import bound, said_plainly
 from penstock.cli.processes import run_processes, watch_parent
 from penstock.kernel.errors import WrongUsage
 from penstock.kernel.logs import capture_standard_logging, log_subscriber, make_logger
@@ -125,10 +126,12 @@ def serve(invocation: Invocation, *, with_workers: bool, host: str | None, port:
         timeout_graceful_shutdown=int(settings.drain_s),
     )
     server = uvicorn.Server(config)
-    invocation.out.say(f"serving on http://{settings.host}:{settings.port}")
-    _settle_memory()
-    with _raised_again():
-        server.run()
+    with bound(settings.host, settings.port) as sockets:
+        taken = sockets[0].getsockname()[1]  # where 0 was asked for, this is the one that was free
+        invocation.out.say(f"serving on http://{settings.host}:{taken}")
+        _settle_memory()
+        with _raised_again():
+            server.run(sockets=sockets)
     return 0 if server.started else 1
 
 
@@ -202,7 +205,8 @@ async def _health(application: Penstock) -> AsyncIterator[None]:
     server = health.HealthServer(
         mount.health_of(application), host=settings.health_host, port=settings.health_port
     )
-    await server.start()
+    with said_plainly(settings.health_host, settings.health_port, option="--health-port"):
+        await server.start()
     try:
         yield
     finally:
