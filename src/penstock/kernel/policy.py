@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 
 from penstock.kernel.database import call
-from penstock.kernel.errors import BadSetting
+from penstock.kernel.errors import BadSetting, SchemaMissing
 from penstock.kernel.queue import Connection
 
 FieldKind = Literal["integer", "number", "flag", "text", "duration", "texts", "table"]
@@ -147,7 +147,7 @@ async def read_rows(
     for kind in kinds:
         try:
             found = await call(conn, kind.read)
-        except asyncpg.UndefinedTableError:
+        except (asyncpg.UndefinedTableError, SchemaMissing):
             continue  # its product was left out of the migration
         for row in found:
             values = json.loads(row["row_values"])

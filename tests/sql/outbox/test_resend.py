@@ -268,7 +268,7 @@ async def _blocks_read(conn: Session) -> int:
     await conn.execute("select pg_stat_force_next_flush()")
     blocks: int = await conn.fetchval(
         "select sum(heap_blks_read + heap_blks_hit)::bigint from pg_statio_all_tables"
-        " where relname like 'outbox_archive_2%'"
+        " where relname like 'outbox\\_archive\\_%'"
     )
     return blocks
 
