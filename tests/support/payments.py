@@ -60,13 +60,13 @@ class SqlPayments:
         found: UUID = row["outbox_id"]
         return found
 
-    async def fill(self, count: int, participants: int) -> None:
+    async def fill(self, count: int, participants: int, name: str = "fill") -> None:
         """Enqueue many at once, spread over participants."""
         for start in range(0, count, 1000):
             numbers = range(start, min(start + 1000, count))
             await self.conn.fetch(
                 "select * from enqueue_payment_outbox_batch($1, $2, $3, $4, $5::text[]::jsonb[])",
-                [f"fill{n}" for n in numbers],
+                [f"{name}{n}" for n in numbers],
                 [f"q{n % participants:05}" for n in numbers],
                 ["k"] * len(numbers),
                 ["ach"] * len(numbers),
@@ -140,6 +140,13 @@ class SqlPayments:
         )
         became = {row["outbox_id"]: row["state"] for row in rows}
         return [became[flight.id] for flight in flights]
+
+    async def extend(self, flights: Sequence[Flight]) -> set[UUID]:
+        """Prolong leases; returns what is lost."""
+        rows = await self.conn.fetch(
+            "select outbox_id from extend_payment_leases($1, $2)", *_keys(flights)
+        )
+        return {row["outbox_id"] for row in rows}
 
     async def release(self, flights: Sequence[Flight]) -> int:
         """Give back what was not sent."""

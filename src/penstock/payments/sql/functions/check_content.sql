@@ -17,8 +17,10 @@ begin
     select format('%s/%s', g.instruction, g.key) into v_key
     from unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types,
                 p_payloads) as g (instruction, participant, key, rail, payload)
-    join public.payment_outbox_registry r
-        on r.instruction_id = g.instruction and r.idempotency_key = g.key
+    cross join lateral (
+        select k.participant_id, k.rail_type, k.payload_sha256
+        from public.payment_outbox_registry k
+        where k.instruction_id = g.instruction and k.idempotency_key = g.key offset 0) r
     where r.participant_id <> g.participant or r.rail_type <> g.rail
        or r.payload_sha256 <> sha256(convert_to(g.payload::text, 'UTF8'))
     limit 1;

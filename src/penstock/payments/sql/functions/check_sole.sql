@@ -11,7 +11,7 @@ begin
     from unnest(p_instruction_ids, p_idempotency_keys) as g (instruction, key)
     where exists (
         select from public.payment_outbox_registry r
-        where r.instruction_id = g.instruction and r.idempotency_key <> g.key)
+        where r.instruction_id = g.instruction and r.idempotency_key <> g.key offset 0)
        or exists (
         select from unnest(p_instruction_ids, p_idempotency_keys) as o (instruction, key)
         where o.instruction = g.instruction and o.key <> g.key)

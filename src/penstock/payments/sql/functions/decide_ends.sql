@@ -8,6 +8,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set jit = off
 as $$
 declare
@@ -24,7 +25,7 @@ begin
             from unnest(p_ends, p_tokens) as e (outbox_id, state, delay_s, rail_reference,
                 rail_code, error_code, error_message, latency_ms, token)
             join public.payment_outbox_inflight i
-                on i.outbox_id = e.outbox_id and i.lease_token = e.token
+                on i.outbox_id = any (array[e.outbox_id]) and i.lease_token = e.token
             for update of i
         ), judged as (
             select m.*,

@@ -40,8 +40,10 @@ begin
                r.outbox_id = any (v_new)
         from unnest(p_instruction_ids, p_idempotency_keys) with ordinality
             as g (instruction, key, ord)
-        join public.payment_outbox_registry r
-            on r.instruction_id = g.instruction and r.idempotency_key = g.key
+        cross join lateral (
+            select k.outbox_id, k.sequence_id, k.created_at, k.terminal_state
+            from public.payment_outbox_registry k
+            where k.instruction_id = g.instruction and k.idempotency_key = g.key offset 0) r
         order by g.ord;
 end
 $$;

@@ -4,6 +4,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -16,7 +17,7 @@ begin
             update public.payment_outbox_inflight i
             set lease_expires_at = greatest(i.lease_expires_at, v_until)
             from unnest(p_outbox_ids, p_tokens) as g (id, token)
-            where i.outbox_id = g.id and i.lease_token = g.token
+            where i.outbox_id = any (array[g.id]) and i.lease_token = g.token
             returning i.outbox_id
         )
         select g.id from unnest(p_outbox_ids) as g (id)

@@ -7,6 +7,9 @@ create or replace function penstock_payments.late_ends(
 ) returns table (outbox_id uuid, state text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

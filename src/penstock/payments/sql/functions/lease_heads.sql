@@ -1,6 +1,8 @@
 -- One statement: lock the heads that are still due and still heads, take them out of pending, put
 -- them in flight and record the dispatch. The attempt's number comes from the locked row, never from
 -- max(). The unique participant in flight is the arbiter where two claims see different heads.
+-- Every look is a probe by one index, whatever the statistics say: `offset 0` keeps it from being
+-- joined, `+ interval '0'` keeps the index of due times out of it.
 create or replace function penstock_payments.lease_heads(
     p_ids uuid[], p_owner uuid, p_lease_s integer
 ) returns table (
@@ -30,12 +32,12 @@ begin
             cross join lateral (
                 select p.ctid as row_id
                 from public.payment_outbox_pending p
-                where p.outbox_id = w.id and p.next_attempt_at <= v_now
+                where p.outbox_id = w.id and p.next_attempt_at + interval '0' <= v_now
                   and not exists (select from public.payment_outbox_inflight i
-                                  where i.participant_id = p.participant_id)
+                                  where i.participant_id = p.participant_id offset 0)
                   and not exists (select from public.payment_outbox_pending q
                                   where q.participant_id = p.participant_id
-                                    and q.sequence_id < p.sequence_id)
+                                    and q.sequence_id < p.sequence_id offset 0)
                 for update of p skip locked) h
         ), taken as (
             delete from public.payment_outbox_pending p

@@ -7,6 +7,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -19,7 +20,7 @@ begin
         error_code = 'KEY_WINDOW_OVER',
         error_message = 'the rail no longer knows the key of an earlier attempt'
     from unnest(p_outbox_ids, p_tokens) as g (id, token)
-    where i.outbox_id = g.id and i.lease_token = g.token and i.first_sent_at <= (
+    where i.outbox_id = any (array[g.id]) and i.lease_token = g.token and i.first_sent_at <= (
         select v_now + make_interval(secs => r.timeout_ms / 1000.0) - r.idempotency_window
         from public.payment_rails r where r.rail_type = i.rail_type);
     return query
@@ -29,7 +30,7 @@ begin
                 secs => coalesce((select r.timeout_ms from public.payment_rails r
                                   where r.rail_type = i.rail_type), 30000) / 1000.0))
         from unnest(p_outbox_ids, p_tokens) as g (id, token)
-        where i.outbox_id = g.id and i.lease_token = g.token and i.late_at is null
+        where i.outbox_id = any (array[g.id]) and i.lease_token = g.token and i.late_at is null
         returning i.outbox_id, i.lease_expires_at,
                   extract(epoch from i.lease_expires_at - v_now)::double precision;
 end

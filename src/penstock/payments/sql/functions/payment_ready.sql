@@ -1,6 +1,10 @@
 create or replace function public.payment_ready() returns boolean
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
 as $$
     select exists (
         select from public.payment_outbox_pending p

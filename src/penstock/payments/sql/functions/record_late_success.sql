@@ -7,6 +7,9 @@ create or replace function public.record_late_success(
 ) returns text
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_flight public.payment_outbox_inflight;

@@ -1,5 +1,6 @@
 -- Gives the new ones among the payments their number and writes registry and pending. Lock order:
--- keys (by the caller), then counters by participant.
+-- keys (by the caller), then counters by participant. `offset 0` makes each look a probe by the key,
+-- also in a session whose plans were made while the registry was empty.
 create or replace function penstock_payments.register(
     p_instruction_ids  text[],
     p_participant_ids  text[],
@@ -30,7 +31,8 @@ begin
                 as g (instruction, key, participant, ord)
             where not exists (
                 select from public.payment_outbox_registry r
-                where r.instruction_id = g.instruction and r.idempotency_key = g.key)
+                where r.instruction_id = g.instruction and r.idempotency_key = g.key
+                offset 0)
             order by g.instruction, g.key, g.ord
         ) n
         order by n.participant, n.ord);

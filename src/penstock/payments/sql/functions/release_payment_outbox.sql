@@ -4,6 +4,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set jit = off
 as $$
 declare
@@ -13,7 +14,7 @@ begin
         with mine as materialized (
             select i.outbox_id from public.payment_outbox_inflight i
             join unnest(p_outbox_ids, p_tokens) as g (id, token)
-                on i.outbox_id = g.id and i.lease_token = g.token
+                on i.outbox_id = any (array[g.id]) and i.lease_token = g.token
             where i.phase = 'claimed'
             for update of i
         )

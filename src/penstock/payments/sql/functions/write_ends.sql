@@ -1,12 +1,15 @@
 -- The one way out of flight, in one statement, for rows that the caller has locked. The outcome's
 -- number is the claim's number + 1, never max() + 1: of all that might end a dispatch exactly one
--- can be written.
+-- can be written. `= any (array[...])` joins by the index and in no other way: a plan made while
+-- the tables were empty, or from statistics of such a moment, must not read them whole. (Nor may a
+-- condition be the predicate of a partial index.)
 create or replace function penstock_payments.write_ends(p_ends penstock_payments.ending[])
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set jit = off
 as $$
 declare
@@ -19,7 +22,7 @@ begin
     ), gone as (
         delete from public.payment_outbox_inflight i
         using e
-        where i.outbox_id = e.outbox_id and e.state <> 'HELD'
+        where i.outbox_id = any (array[e.outbox_id]) and e.state <> 'HELD'
         returning i.*, e.state, e.delay_s, e.rail_reference, e.rail_code,
                   e.error_code as end_code, e.error_message as end_message,
                   coalesce(e.latency_ms, penstock.milliseconds(v_now)
@@ -29,7 +32,7 @@ begin
         set held_at = v_now, held_token = i.lease_token, lease_token = null,
             lease_expires_at = null, error_code = e.error_code, error_message = e.error_message
         from e
-        where i.outbox_id = e.outbox_id and e.state = 'HELD' and i.held_at is null
+        where i.outbox_id = any (array[e.outbox_id]) and e.state = 'HELD' and i.lease_token is not null
     ), recorded as (
         insert into public.payment_outbox_attempts
             (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key,
@@ -74,7 +77,7 @@ begin
     update public.payment_outbox_registry r
     set terminal_state = g.state, terminal_at = v_now, first_sent_at = g.first_sent_at
     from gone g
-    where r.outbox_id = g.outbox_id and g.state in ('DISPATCHED', 'FAILED');
+    where r.outbox_id = any (array[g.outbox_id]) and g.state in ('DISPATCHED', 'FAILED');
 end
 $$;
 
