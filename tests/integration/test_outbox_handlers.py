@@ -191,6 +191,23 @@ async def test_a_payload_of_another_shape_is_dead_at_once(
     assert "secret" not in dead["error"]
 
 
+async def test_a_death_by_the_queues_own_limit_is_told_too(
+    ps: Penstock, topic: Topic[Job], conn: Connection
+) -> None:
+    @topic.on(max_attempts=100)
+    async def handler(event: Event[Job]) -> Retry:
+        return Retry(code="AWAY")
+
+    await conn.execute("update penstock.queue_config set max_attempts = 1 where queue = 'outbox'")
+    seen: list[Observation] = []
+    ps.subscribe(seen.append)
+    await publish(conn, topic, 1)
+    await work(ps)
+    assert await states(conn) == {"DEAD": 1}
+    (died,) = [each for each in seen if isinstance(each, ItemDied)]
+    assert (died.attempt, died.code) == (1, "MAX_ATTEMPTS")
+
+
 async def test_what_an_exception_says_is_not_kept(
     ps: Penstock, topic: Topic[Job], conn: Connection
 ) -> None:

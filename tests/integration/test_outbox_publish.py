@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import msgspec
+import psycopg
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from tests.support.drivers import ASYNC, SYNC, Opened, OpenedSync
@@ -254,8 +255,38 @@ def test_a_topic_is_declared_once() -> None:
     ps.outbox.topic("orders.paid", Paid)
     with pytest.raises(WrongUsage, match="twice"):
         ps.outbox.topic("orders.paid", Paid)
-    with pytest.raises(WrongUsage):
-        ps.outbox.topic("", Paid)
+
+
+@pytest.mark.parametrize("name", ["", "Orders Paid!", " orders", "-x", "a*", "a" * 201, "a\n"])
+def test_what_is_no_name_for_a_topic_is_refused(name: str) -> None:
+    with pytest.raises(WrongUsage, match="no name for a topic"):
+        Penstock().outbox.topic(name, Paid)
+
+
+@pytest.mark.parametrize("opened", SYNC.values(), ids=SYNC.keys())
+def test_blocking_drivers_publish_many_too(
+    database_url: str, opened: Callable[[str, bool], OpenedSync]
+) -> None:
+    topic = Penstock().outbox.topic("orders.paid", Paid)
+    paid = (Paid(number, Decimal(1)) for number in range(1_001))
+    with opened(database_url, False) as user:
+        assert topic.publish_many_sync(user, paid, ordering_key="k") == 1_001
+        if hasattr(user, "commit") and not hasattr(user, "in_atomic_block"):
+            user.commit()
+    with psycopg.connect(database_url) as reader:
+        found = reader.execute(
+            "select (payload ->> 'order_id')::integer from public.outbox order by seq"
+        ).fetchall()
+    assert [number for (number,) in found] == list(range(1_001))
+
+
+@pytest.mark.parametrize("opened", SYNC.values(), ids=SYNC.keys())
+def test_many_are_refused_outside_a_transaction_too(
+    database_url: str, opened: Callable[[str, bool], OpenedSync]
+) -> None:
+    topic = Penstock().outbox.topic("orders.paid", Paid)
+    with opened(database_url, True) as user, pytest.raises(NotInTransaction):
+        topic.publish_many_sync(user, [Paid(1, Decimal(1))])
 
 
 async def test_a_dedupe_key_names_one_fact(conn: Connection) -> None:

@@ -62,6 +62,7 @@ async def publish(
     order_paid.publish_sync(blocking, paid)
     order_paid.publish_sync(old, paid)
     await order_paid.publish_many(conn, [paid])
+    order_paid.publish_many_sync(blocking, [paid])
     await free.publish(tx, {"anything": 1})
     await ps.outbox.publish(tx, "free", {"a": [1, None]})
     await order_paid.publish(tx, Refunded(1))  # error: arg-type
@@ -69,6 +70,7 @@ async def publish(
     await order_paid.publish(tx, paid, tenent=event)  # error: call-arg
     await order_paid.publish(tx, paid, deliver_at="tomorrow")  # error: arg-type
     await order_paid.publish_many(conn, [Refunded(1)])  # error: list-item
+    order_paid.publish_many_sync(blocking, [Refunded(1)])  # error: list-item
     await order_paid.publish("connection", paid)  # error: arg-type
     await order_paid.publish(blocking, paid)  # error: arg-type
     order_paid.publish_sync(session, paid)  # error: arg-type

@@ -62,6 +62,13 @@ def _handler(sink: Recorder, claims: Claims | None = None, lost: Sequence[Item] 
     return SinkHandler(destination, sink, runtime, source="shop", tally=tally), runtime
 
 
+def _database() -> MagicMock:
+    database = MagicMock()
+    database.connection.return_value.__aenter__ = AsyncMock()
+    database.connection.return_value.__aexit__ = AsyncMock(return_value=None)
+    return database
+
+
 async def test_a_delivery_says_which_attempt_it_is_and_under_which_fence() -> None:
     sink = Recorder()
     handler, _ = _handler(sink)
@@ -144,10 +151,7 @@ async def test_a_failure_is_told_before_the_next_call(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("penstock.outbox.destinations.weigh", weigh)
     handler, _ = _handler(Recorder(lambda _one: Retry(code="HTTP_503")))
-    database = MagicMock()
-    database.connection.return_value.__aenter__ = AsyncMock()
-    database.connection.return_value.__aexit__ = AsyncMock(return_value=None)
-    handler._tally._database = database
+    handler._tally._database = _database()
     telling = asyncio.create_task(handler._tally.run())
     await asyncio.wait_for(handler.handle([_item()]), 1)
     assert told == [(["acme"], [0], [1], ["HTTP_503"])]
@@ -160,3 +164,22 @@ def test_shares_never_exceed_the_limit_and_starve_nobody_for_ever() -> None:
     assert shares({"a": 3}, 10) == {"a": 3}
     served = {name for _ in range(200) for name in shares(room, 3)}
     assert served == set(room)
+
+
+async def test_a_410_is_told_with_the_version_that_was_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = AsyncMock(return_value=False)
+    monkeypatch.setattr("penstock.outbox.destinations.weigh", AsyncMock(return_value={}))
+    monkeypatch.setattr("penstock.outbox.destinations.gone", gone)
+    tally = Tally(_database(), MagicMock(), Claims())
+    runtime = MagicMock(lease_s=30.0, attempts_max=1000, queue="outbox", traces=Traces())
+    destination = Destination("acme", "http", {}, version=7)
+    sink = Recorder(lambda _one: Retry(code="HTTP_410"))
+    handler = SinkHandler(destination, sink, runtime, source="shop", tally=tally)
+    telling = asyncio.create_task(tally.run())
+    await asyncio.wait_for(handler.handle([_item()]), 1)
+    telling.cancel()
+    assert gone.await_args is not None
+    assert gone.await_args.args[1:] == ("acme", "HTTP_410")
+    assert gone.await_args.kwargs == {"version": 7}

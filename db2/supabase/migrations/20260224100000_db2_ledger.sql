@@ -519,6 +519,13 @@ begin
                              select k.kind || '/NAME' from penstock.queue q, unnest(q.kinds) as k (kind)
                             ) t);
     end if;
+    if p_target like 'tenant/%'
+       and p_target !~* '^tenant/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
+        raise exception using
+            errcode = 'PN005',
+            message = format('%L names no tenant', p_target),
+            hint    = 'a tenant is named by its UUID, as in the tenant column: tenant/UUID';
+    end if;
     insert into penstock.pause as p (target, reason, paused_by, until_at)
     values (p_target, p_reason, coalesce(p_operator, session_user), v_until)
     on conflict (target) do update
@@ -661,9 +668,10 @@ as $$
     from (select penstock.milliseconds(
               least(p_lowest - interval '1 millisecond', penstock.clock() - p_lag)) as ms) target
     where target.ms > pg_sequence_last_value(p_sequence)
+       or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock())
 $$;
 comment on function penstock.raise_time_floor(regclass, timestamptz, interval) is
-    'Move a time floor up to just below the lowest time still waiting; never down.';
+    'Move a time floor up to just below the lowest time still waiting; down only with the clock.';
 revoke all on function penstock.raise_time_floor(regclass, timestamptz, interval) from public;
 
 -- kernel/functions/raise_watermark.sql
@@ -1075,7 +1083,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', '65f70c8d002b11e473e5afd24d528b42362a7300630499af5da8b108308f4b49')
+values ('kernel', 1, 'definitions', 'c5100b6009e12700efcd711909b339e2a80915601dc70d375a16ee52a8028ba7')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1092,7 +1100,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', '2350291ff3aac30470de40052b5207a89b051d685b028604dd27b486b8ddae94')
+values ('file kernel/functions', 'file', 'kernel', '1', '38bc931d71e65028a321ff5ba5eae92b972b35c76eb4ced4705dd0fe7b745735')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

@@ -57,6 +57,7 @@ class InboxQueue:
     """Claims the events that fit the given lines (None: all); every verb is one round trip."""
 
     name = QUEUE
+    dies_at_limit = True
 
     def __init__(self, lines: Sequence[Line] | None = None) -> None:
         self._lines = None if lines is None else sorted(lines, key=lambda line: line.weight)

@@ -17,7 +17,7 @@ from penstock.kernel.events import (
     ItemDied,
 )
 from penstock.kernel.failpoints import failpoint
-from penstock.kernel.queue import Item, Outcome, Queue
+from penstock.kernel.queue import Item, Outcome, Queue, ends_at_limit
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
 
 
@@ -133,8 +133,12 @@ class Finisher:
         """Told when it is written, not when it is decided: until then the item is not dead."""
         item, verdict = outcome.item, outcome.verdict
         if isinstance(verdict, Reject):
-            died = ItemDied(self._queue.name, item.topic, item.id, item.attempt, verdict.code)
-            self._events.emit(died)
+            code = verdict.code
+        elif isinstance(verdict, Retry) and ends_at_limit(self._queue, item):
+            code = "MAX_ATTEMPTS"
+        else:
+            return
+        self._events.emit(ItemDied(self._queue.name, item.topic, item.id, item.attempt, code))
 
     async def _until_answered(self, batch: Sequence[Outcome]) -> Sequence[Item]:
         # Finishing is a compare-and-set that recognises its own token, so repeating it after a lost

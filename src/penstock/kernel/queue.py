@@ -118,6 +118,11 @@ class Queue(Protocol):
         ...
 
 
+def ends_at_limit(queue: Queue, item: Item) -> bool:
+    """Whether the queue's own SQL lets an item die at this attempt, were it to be retried."""
+    return getattr(queue, "dies_at_limit", False) and item.attempt >= item.max_attempts
+
+
 def channel_of(queue: Queue) -> str:
     """The NOTIFY channel of a queue: `penstock_<name>`, unless a seed names another."""
     channel: str = getattr(queue, "channel", f"penstock_{queue.name}")

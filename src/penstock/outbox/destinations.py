@@ -19,8 +19,8 @@ select exists (
       and has_schema_privilege(n.oid, 'usage') and has_function_privilege(p.oid, 'execute')) as may
 """
 _SERVING = (
-    "select name, kind, config::text, secret_refs, concurrency, rate_per_s, routes"
-    " from app.outbox_serving()"
+    "select name, kind, config::text, secret_refs, concurrency, rate_per_s, routes,"
+    " version from app.outbox_serving()"
 )
 _CLAIM_FOR = (
     "select seq, id, topic, payload::text, headers::text, created_at, attempts, max_attempts,"
@@ -59,6 +59,7 @@ class Row:
     concurrency: int
     rate_per_s: float | None
     routes: tuple[str, ...] = ()
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +158,10 @@ async def weigh(conn: Connection, *args: object) -> dict[str, Breaker]:
     return {row["name"]: Breaker(row["breaker"], row["moved"]) for row in rows}
 
 
-async def gone(conn: Connection, name: str, why: str) -> bool:
-    """Disable a destination that says it is gone; false when it was disabled before."""
-    rows = await call(conn, "select app.outbox_gone($1, $2) as audit_id", name, why)
+async def gone(conn: Connection, name: str, why: str, *, version: int) -> bool:
+    """Disable a destination that says it is gone; false when it was disabled or changed before."""
+    query = "select app.outbox_gone($1, $2, $3) as audit_id"
+    rows = await call(conn, query, name, why, version)
     return rows[0]["audit_id"] is not None
 
 
@@ -238,6 +240,7 @@ def _row(row: Mapping[str, Any]) -> Row:
         row["concurrency"],
         None if rate is None else float(rate),
         tuple(row["routes"]),
+        row["version"],
     )
 
 

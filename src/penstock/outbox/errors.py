@@ -15,6 +15,18 @@ class SchemaChanged(PenstockError):
     code = "PN403"
 
 
+class TopicReserved(PenstockError):
+    """Only Penstock itself publishes to topics that begin with `penstock.`."""
+
+    code = "PN404"
+
+
+class RoutesBusy(PenstockError):
+    """A route could not be removed: a transaction that does not end is using the routes."""
+
+    code = "PN405"
+
+
 class KeyReused(PenstockError):
     """The dedupe key belongs to an event with another payload."""
 

@@ -35,6 +35,7 @@ class OutboxQueue:
     """
 
     name = QUEUE
+    dies_at_limit = True
 
     def __init__(
         self,

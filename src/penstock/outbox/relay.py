@@ -21,7 +21,7 @@ from penstock.kernel.secrets import mask_text
 from penstock.outbox import destinations
 from penstock.outbox.claims import Claims, lane_of
 from penstock.outbox.destinations import Row
-from penstock.outbox.sending import SinkHandler
+from penstock.outbox.sending import SinkHandler, WeighedHandler
 from penstock.outbox.sinks import function
 from penstock.outbox.sinks.factory import destination_of, make_sink
 from penstock.outbox.sinks.sink import Destination
@@ -149,7 +149,8 @@ class Relay:
         settings = self._lending.settings
         if destination.kind == function.KIND:  # no sink: its effect and the finish are one commit
             registration = function.registration(destination, source=settings.event_source)
-            return bind(registration, self._runtime), None
+            bound = bind(registration, self._runtime)
+            return WeighedHandler(destination, bound, self._tally), None
         sink = make_sink(destination, settings)
         try:
             async with asyncio.timeout(OPEN_S):

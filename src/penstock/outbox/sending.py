@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from penstock.kernel.eager import within
 from penstock.kernel.event import Event
 from penstock.kernel.failpoints import failpoint
-from penstock.kernel.handler import BACK, LOST, Answer
+from penstock.kernel.handler import BACK, COMMITTED, LOST, Answer, Handler
 from penstock.kernel.handlers import Runtime
 from penstock.kernel.queue import Item
-from penstock.kernel.verdict import Reject, Retry, Verdict
+from penstock.kernel.verdict import DONE, Done, Reject, Retry, Unknown, Verdict
 from penstock.outbox.envelope import Envelope
 from penstock.outbox.sinks.sink import Delivery, Destination, Sink
 from penstock.outbox.tally import Tally
@@ -31,6 +31,7 @@ class SinkHandler:
         self.timeout_s = float(getattr(sink, "timeout_s", TIMEOUT_S)) + MARGIN_S
         self.max_attempts = min(ATTEMPTS_BY_POLICY, runtime.attempts_max)
         self._name = destination.name
+        self._version = destination.version
         self._sink = sink
         self._runtime = runtime
         self._source = source
@@ -114,12 +115,48 @@ class SinkHandler:
                 verdicts = [Retry(code="TIMEOUT", reason="the sink hangs")] * len(deliveries)
             except Exception:
                 raised: Verdict = Retry(code="SINK_RAISED")
-                await self._tally.note(self._name, [raised], [deliveries[0].envelope.id])
+                await self._note([raised], deliveries[:1])
                 raise
             span.end(verdicts[0])
         failpoint("after_effect")
-        await self._tally.note(self._name, verdicts, [each.envelope.id for each in deliveries])
+        await self._note(verdicts, deliveries)
         return verdicts
+
+    async def _note(self, verdicts: Sequence[Verdict], deliveries: Sequence[Delivery]) -> None:
+        events = [each.envelope.id for each in deliveries]
+        await self._tally.note(self._name, verdicts, events, version=self._version)
 
     async def _call(self, deliveries: Sequence[Delivery]) -> Sequence[Verdict]:
         return await self._sink.deliver(deliveries)
+
+
+class WeighedHandler:
+    """A handler whose answers move the breaker of a destination, as those of a sink do."""
+
+    def __init__(self, destination: Destination, handler: Handler, tally: Tally) -> None:
+        self.size = handler.size
+        self.concurrency = handler.concurrency
+        self.timeout_s = handler.timeout_s
+        self.max_attempts = handler.max_attempts
+        self._name = destination.name
+        self._handler = handler
+        self._tally = tally
+
+    async def handle(self, items: Sequence[Item]) -> Sequence[Answer]:
+        """Hand the items on, and say how it went."""
+        if self._tally.is_open(self._name):
+            return [BACK] * len(items)
+        answers = await self._handler.handle(items)
+        told = [
+            (DONE if answer == COMMITTED else answer, item.event_id or item.id)
+            for item, answer in zip(items, answers, strict=True)
+        ]
+        verdicts = [
+            (verdict, event)
+            for verdict, event in told
+            if isinstance(verdict, Done | Reject | Retry | Unknown)
+        ]
+        await self._tally.note(
+            self._name, [verdict for verdict, _ in verdicts], [event for _, event in verdicts]
+        )
+        return answers

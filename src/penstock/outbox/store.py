@@ -60,6 +60,11 @@ async def publish_many(conn: Connection, args: Sequence[str | None]) -> int:
     return int(rows[0]["count"])
 
 
+def publish_many_sync(conn: SyncConnection, args: Sequence[str | None]) -> int:
+    """The same on a blocking connection."""
+    return int(conn.fetch(_PUBLISH_MANY, *args)[0]["count"])
+
+
 async def finish_strict(conn: Connection, seqs: Sequence[int], tokens: Sequence[UUID]) -> None:
     """Finish events in the caller's transaction; raises LeaseLost."""
     await call(conn, _FINISH_STRICT, [str(s) for s in seqs], [str(t) for t in tokens])

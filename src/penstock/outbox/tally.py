@@ -28,12 +28,15 @@ TELL_WITHIN_S = 2.0
 
 @dataclass(slots=True)
 class _Count:
-    """Calls to one destination since the last report; `ok` of the last seconds only."""
+    """Calls to one destination since the last report; `ok` of the last seconds only.
+
+    `gone` is the version of the destination that said so.
+    """
 
     ok: int = 0
     failed: int = 0
     code: str = ""
-    gone: bool = False
+    gone: int | None = None
     since: float = field(default_factory=monotonic)
 
 
@@ -54,7 +57,12 @@ class Tally:
         return destination in self._claims.open
 
     async def note(
-        self, destination: str, verdicts: Sequence[Verdict], events: Sequence[UUID]
+        self,
+        destination: str,
+        verdicts: Sequence[Verdict],
+        events: Sequence[UUID],
+        *,
+        version: int = 1,
     ) -> None:
         """Count what came of a call. A refusal of one event is an answer like any other.
 
@@ -72,7 +80,8 @@ class Tally:
             elif self._is_news(destination, verdict, event):
                 count.failed += 1
                 count.code = verdict.code
-                count.gone = count.gone or verdict.code == GONE
+                if verdict.code == GONE:
+                    count.gone = version
         if count.failed or destination in self._claims.watched:
             self._due.set()
         if count.failed > failed_before:
@@ -137,8 +146,10 @@ class Tally:
                 [count.code for count in counts],
             )
             for name, count in told.items():
-                if count.gone and await destinations.gone(conn, name, count.code):
-                    self._events.emit(DestinationChanged(name, "gone", count.code))
+                if count.gone is not None and await destinations.gone(
+                    conn, name, GONE, version=count.gone
+                ):
+                    self._events.emit(DestinationChanged(name, "gone", GONE))
         for name, state in states.items():
             if state.breaker == "open":
                 self._claims.open.add(name)
@@ -151,4 +162,4 @@ class Tally:
         newer.ok += count.ok
         newer.failed += count.failed
         newer.code = newer.code or count.code
-        newer.gone = newer.gone or count.gone
+        newer.gone = count.gone if newer.gone is None else newer.gone

@@ -1,5 +1,6 @@
 """Topics: publish in the transaction of the change, and handle what was published."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -54,6 +55,7 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 TOPIC_LENGTH_MAX = 200
+_TOPIC = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:/-]{{0,{TOPIC_LENGTH_MAX - 1}}}")
 PUBLISH_CHUNK = 1000
 PUBLISH_CHUNK_CHARS = 4 * 1024 * 1024
 
@@ -71,8 +73,11 @@ class Outbox:
 
     def topic(self, name: str, model: type[T], *, version: int = 1) -> "Topic[T]":
         """Declare a topic and the model of its payload; the same name twice is an error."""
-        if not 1 <= len(name) <= TOPIC_LENGTH_MAX:
-            raise WrongUsage(f"a topic has 1 to {TOPIC_LENGTH_MAX} characters")
+        if not _TOPIC.fullmatch(name):
+            raise WrongUsage(
+                f"{name!r} is no name for a topic",
+                todo=f"use 1 to {TOPIC_LENGTH_MAX} letters, digits and . _ - : / (orders.paid).",
+            )
         if name in self._topics:
             raise WrongUsage(f"topic {name} is declared twice", todo="declare it once, import it.")
         topic = Topic(self, name, model, version=version)
@@ -199,17 +204,20 @@ class Topic(Generic[T]):
 
         Returns how many. `data` may be a generator: one statement's events are in memory at a time.
         """
-        if "dedupe_key" in options:
-            raise WrongUsage(
-                "one dedupe key cannot stand for many events", todo="publish them one by one."
-            )
         user = adapt(conn)
         await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
-        _, topic, _, *rest = _arguments(self.name, "", version=self.version, options=options)
         count = 0
-        for chunk in _chunks(self._encoded(each) for each in data):
-            count += await store.publish_many(user, [topic, chunk, *rest[:4]])
+        for arguments in self._statements(data, options):
+            count += await store.publish_many(user, arguments)
         return count
+
+    def publish_many_sync(
+        self, conn: SyncConn, data: Iterable[T], **options: Unpack[PublishOptions]
+    ) -> int:
+        """The same on a blocking connection: psycopg, SQLAlchemy or Django."""
+        user = adapt_sync(conn)
+        require_transaction_sync(user, autocommit_ok=options.get("autocommit_ok", False))
+        return sum(store.publish_many_sync(user, each) for each in self._statements(data, options))
 
     def on(
         self,
@@ -253,6 +261,16 @@ class Topic(Generic[T]):
             return function
 
         return register
+
+    def _statements(self, data: Iterable[T], options: PublishOptions) -> Iterator[list[str | None]]:
+        """The arguments of each statement that publishes some of the events."""
+        if "dedupe_key" in options:
+            raise WrongUsage(
+                "one dedupe key cannot stand for many events", todo="publish them one by one."
+            )
+        _, topic, _, *rest = _arguments(self.name, "", version=self.version, options=options)
+        for chunk in _chunks(self._encoded(each) for each in data):
+            yield [topic, chunk, *rest[:4]]
 
     def _encoded(self, data: T) -> str:
         if self._kind is not None and not isinstance(data, self._kind):

@@ -46,6 +46,7 @@ class PaymentsQueue:
     """Claims payments of the given rails; every verb is one round trip."""
 
     name = QUEUE
+    dies_at_limit = True
     channel = CHANNEL
 
     def __init__(self, rails: Iterable[str], events: Events) -> None:

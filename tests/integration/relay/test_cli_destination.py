@@ -197,7 +197,7 @@ def test_stats_doctor_and_metrics_tell_what_gets_nothing(cli: Cli, sql: Any) -> 
     found = [f["finding"] for f in cli("--json", "doctor").document["findings"]]
     assert any("acme is open (breaker) since" in text and "1 waiting" in text for text in found)
     assert cli("--json", "stats").document["destinations"][0]["breaker"] == "open"
-    sql.execute("select app.outbox_gone('acme', 'HTTP_410')")
+    sql.execute("select app.outbox_gone(name, 'HTTP_410', version) from outbox_destinations")
     found = [f["finding"] for f in cli("--json", "doctor").document["findings"]]
     assert "destination acme is disabled after HTTP_410, 1 waiting" in found
     sql.execute("select app.outbox_fault('{acme}', '{its secret is missing}')")

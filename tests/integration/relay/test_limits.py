@@ -177,3 +177,23 @@ async def test_a_route_that_is_changed_during_a_claim_stops_no_worker(
         await until(lambda: route_is(conn, "acme", {"DELIVERED": 1}), "that is written")
     assert len(changed) == 1
     assert receiver.ids() == {str(event): 1}
+
+
+async def test_a_function_that_fails_opens_the_breaker_as_a_receiver_does(
+    database_url: str, conn: Connection
+) -> None:
+    await conn.execute(
+        "create schema shop; create function shop.take(jsonb) returns void language plpgsql as"
+        " $$ begin raise exception 'out of order'; end $$"
+    )
+    await conn.execute("insert into public.outbox_functions (name) values ('shop.take')")
+    config = {"function": "shop.take", "batch": 1}
+    await put(conn, "books", "sql", config=config, breaker_after=3, concurrency=1)
+    await publish_many(conn, 20)
+    async with working(application(database_url)) as observed:
+        await until_true(
+            lambda: any(isinstance(one, DestinationChanged) for one in observed), "it opened"
+        )
+    assert await breaker(conn, "books") == "open"
+    burnt: int = await conn.fetchval("select sum(attempts) from public.outbox")
+    assert burnt == 3, "the others wait until it is closed"

@@ -67,7 +67,9 @@ async def test_a_kind_matches_itself_only(conn: "asyncpg.Connection[asyncpg.Reco
     assert await conn.fetchval("select penstock.paused('topicyx')") == []
 
 
-@pytest.mark.parametrize("target", ["", "Outbox", "topic/", "a b", "/x", "toppic/x"])
+@pytest.mark.parametrize(
+    "target", ["", "Outbox", "topic/", "a b", "/x", "toppic/x", "tenant/not-a-uuid"]
+)
 async def test_a_target_that_no_claim_would_read_is_refused(
     conn: "asyncpg.Connection[asyncpg.Record]", target: str
 ) -> None:

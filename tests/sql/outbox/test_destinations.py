@@ -327,6 +327,24 @@ async def test_what_a_shut_destination_cannot_take_is_out_of_the_way_and_comes_b
     assert {item.attempts for item in taken} == {1}
 
 
+async def test_suspects_that_were_set_aside_come_back_one_by_one(outbox: Sending) -> None:
+    """What may have killed its workers takes no other along, after an outage either."""
+    await outbox.destination("a", "t", breaker_after=1)
+    await outbox.ready(3)
+    await outbox.conn.execute("update public.outbox set error_code = 'ZOMBIE_SUSPECT'")
+    await outbox.weigh(0, 1)
+    await outbox.conn.execute("select app.outbox_balance()")
+    assert await outbox.weigh(1, 0) == "open", "a straggler"
+    await outbox.advance(timedelta(seconds=6))
+    for _ in range(3):
+        await outbox.conn.execute("select app.outbox_balance()")
+        await outbox.tend(sweep=True)
+        await outbox.tend(sweep=True)
+        (item,) = await outbox.take(a=5)
+        assert await outbox.weigh(1, 0) == "closed"
+        await outbox.finish([item])
+
+
 async def test_of_a_large_backlog_only_the_next_part_is_ready(outbox: Sending) -> None:
     await outbox.destination("a", "t")
     await outbox.conn.execute(

@@ -250,3 +250,19 @@ async def test_the_net_finds_a_suspect_below_the_floor(
     )
     assert await conn.fetchval("select app.outbox_bring_suspect(false)") == 0
     assert await conn.fetchval("select app.outbox_bring_suspect(true)") == 1
+
+
+async def test_what_falls_due_while_the_clock_was_set_back_is_not_hidden_afterwards(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    """Floors come down with the clock: once it has passed them again, they would hide events."""
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.advance(timedelta(hours=1))
+    await outbox.tend(sweep=True)
+    await outbox.advance(timedelta(hours=-1))
+    (event,) = await outbox.publish(1, after=timedelta(minutes=30))
+    await outbox.tend()
+    await outbox.advance(timedelta(minutes=61))
+    assert (await outbox.tend())[1] == 1
+    assert await outbox.state(event) == "READY"

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from tests.support.interleave import Stage
 from tests.support.outbox import SqlOutbox
 
 Session: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -326,6 +327,30 @@ async def test_what_makes_no_sense_is_refused(
     with pytest.raises(asyncpg.PostgresError) as refused:
         await conn.execute(f"select {call}")
     assert refused.value.sqlstate == code
+
+
+async def test_what_is_committed_late_belongs_to_it(
+    conn: Session, outbox: SqlOutbox, database_url: str
+) -> None:
+    """A row of the archive has the time of its statement, and is seen from its commit on."""
+    await outbox.publish(2, topic="orders.paid")
+    await conn.execute("select app.outbox_expand(1000)")
+    first, second = await outbox.claim(2, topics=["old-orders"])
+    await conn.execute(NEW_ROUTE)
+    async with Stage(database_url) as stage:
+        finishing, after = await stage.sessions("finishing", "after")
+        await finishing.begin()
+        await SqlOutbox(finishing.conn).finish([first])
+        assert await outbox.finish([second]) == []
+        resend = await _resend(conn)
+        await after.begin()
+        await after.run("lock table public.outbox_archive in row exclusive mode")
+        step = "select sent, ended, waiting from app.outbox_resend_step($1)"
+        row = await conn.fetchrow(step, resend)
+        assert row is not None
+        assert (row["sent"], row["ended"], row["waiting"]) == (0, False, 5000)
+        await finishing.commit()
+        assert sum(await _steps(conn, resend)) == 2, "who came later is not waited for"
 
 
 async def test_a_worker_may_not_resend(conn: Session, outbox: SqlOutbox) -> None:

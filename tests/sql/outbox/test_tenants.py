@@ -97,10 +97,11 @@ async def test_a_paused_tenant_waits_and_nobody_else_does(conn: Session, fairnes
     paused, other = uuid4(), uuid4()
     for tenant in (paused, other, None):
         await outbox.publish(3, tenant=tenant)
+    nobody = "insert into penstock.pause (target, reason, paused_by) values ($1, 'r', 'ann')"
+    await conn.execute(nobody, "tenant/nobody")
     await conn.execute("set role penstock_operator")
     target = f"tenant/{str(paused).upper()}"
     await conn.execute("select penstock.pause_target($1, 'asked to')", target)
-    await conn.execute("select penstock.pause_target('tenant/nobody', 'no such tenant')")
     await conn.execute("reset role")
     taken = await outbox.claim()
     seqs = [item.seq for item in taken]

@@ -26,7 +26,9 @@ def destination_of(row: Row, env: Mapping[str, str] | None = None) -> Destinatio
         secrets = _followed(row.secret_refs, os.environ if env is None else env)
     except ValueError as error:
         raise BadSetting(f"destination {row.name}: {error}") from None
-    return Destination(row.name, row.kind, row.config, secrets, row.concurrency, row.rate_per_s)
+    return Destination(
+        row.name, row.kind, row.config, secrets, row.concurrency, row.rate_per_s, row.version
+    )
 
 
 def make_sink(destination: Destination, settings: Settings) -> Sink:

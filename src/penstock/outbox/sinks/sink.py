@@ -23,6 +23,7 @@ class Destination:
     secrets: Sequence[Secret] = ()
     concurrency: int = 8
     rate_per_s: float | None = None
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ end
 $$;
 drop policy if exists producers on public.outbox;
 create policy producers on public.outbox for insert
-    with check (app.current_tenant() is null or tenant_id = app.current_tenant());
+    with check ((app.current_tenant() is null or tenant_id = app.current_tenant())
+                and case when topic like 'penstock.%' then app.outbox_check_topic(topic) else true end);
 
 insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story, kinds)
 values ('outbox', 'outbox', 'app.outbox_dead', 'app.outbox_stats',

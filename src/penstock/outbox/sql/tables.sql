@@ -158,6 +158,7 @@ create table public.outbox_destinations (
     rate_left          numeric,
     rate_at            timestamptz,
     enabled            boolean     not null default true,
+    version            bigint      not null default 1,
     breaker            text        not null default 'closed'
         check (breaker in ('closed', 'open', 'half_open')),
     breaker_after      integer     not null default 5 check (breaker_after between 1 and 1000),
@@ -181,6 +182,8 @@ create table public.outbox_destinations (
 comment on table public.outbox_destinations is 'Where events go: configured sinks.';
 comment on column public.outbox_destinations.secret_refs is
     'Names of secrets that the worker looks up; never the secrets.';
+comment on column public.outbox_destinations.version is
+    'Grows with every change by a person: what a worker reports of an older one is not of this one.';
 comment on column public.outbox_destinations.rate_left is
     'What was left of the rate at rate_at; all workers draw from it.';
 comment on column public.outbox_destinations.breaker_after is
@@ -229,6 +232,7 @@ create table public.outbox_resends (
     position_at  timestamptz not null,
     position_seq bigint      not null default 0,
     step         interval    not null default interval '1 second',
+    unsettled    text[]      not null default '{}',
     seen         bigint      not null default 0,
     sent         bigint      not null default 0,
     created_at   timestamptz not null default penstock.clock(),
@@ -237,6 +241,8 @@ create table public.outbox_resends (
 );
 comment on table public.outbox_resends is 'Resends and how far each has come.';
 comment on column public.outbox_resends.missing is 'Whether only what was not delivered there is sent.';
+comment on column public.outbox_resends.unsettled is
+    'Transactions that were archiving when it began; what they commit late belongs to it.';
 comment on column public.outbox_resends.step is 'How far the last step looked ahead.';
 
 -- What has gone wrong lately, by kind: ten thousand dead events of one cause are one alert with a

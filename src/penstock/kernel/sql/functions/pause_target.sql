@@ -26,6 +26,13 @@ begin
                              select k.kind || '/NAME' from penstock.queue q, unnest(q.kinds) as k (kind)
                             ) t);
     end if;
+    if p_target like 'tenant/%'
+       and p_target !~* '^tenant/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
+        raise exception using
+            errcode = 'PN005',
+            message = format('%L names no tenant', p_target),
+            hint    = 'a tenant is named by its UUID, as in the tenant column: tenant/UUID';
+    end if;
     insert into penstock.pause as p (target, reason, paused_by, until_at)
     values (p_target, p_reason, coalesce(p_operator, session_user), v_until)
     on conflict (target) do update

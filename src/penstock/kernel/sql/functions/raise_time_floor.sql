@@ -1,5 +1,7 @@
 -- The floor stays p_lag behind the clock: a transaction that computed its time and commits within
--- the lag is still seen. Slower ones are found by the sweep from zero (net).
+-- the lag is still seen. Slower ones are found by the sweep from zero (net). A floor above the clock is
+-- of a clock that was set back: it comes down with the clock, or it would hide what falls due below it
+-- once the clock has passed it again.
 create or replace function penstock.raise_time_floor(
     p_sequence regclass, p_lowest timestamptz, p_lag interval
 ) returns void
@@ -10,8 +12,9 @@ as $$
     from (select penstock.milliseconds(
               least(p_lowest - interval '1 millisecond', penstock.clock() - p_lag)) as ms) target
     where target.ms > pg_sequence_last_value(p_sequence)
+       or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock())
 $$;
 
 comment on function penstock.raise_time_floor(regclass, timestamptz, interval) is
-    'Move a time floor up to just below the lowest time still waiting; never down.';
+    'Move a time floor up to just below the lowest time still waiting; down only with the clock.';
 revoke all on function penstock.raise_time_floor(regclass, timestamptz, interval) from public;

@@ -42,9 +42,15 @@ begin
     v_row := jsonb_populate_record(v_row, coalesce(p_values, '{}')
         - array['name', 'kind', 'created_at']);
     perform app.outbox_check_references(v_row.secret_refs);
+    if p_kind = 'sql' and not app.outbox_function_allowed(v_row.config ->> 'function') then
+        raise exception using errcode = 'PN006',
+            message = format('function %L is not among public.outbox_functions',
+                             v_row.config ->> 'function'),
+            hint    = 'enter it there, as the owner of the schema, if events may be given to it';
+    end if;
     -- Whoever changes a destination means to try it: breaker and rate start anew.
     update public.outbox_destinations d
-    set kind = p_kind, config = v_row.config, secret_refs = v_row.secret_refs,
+    set version = d.version + 1, kind = p_kind, config = v_row.config, secret_refs = v_row.secret_refs,
         concurrency = v_row.concurrency, rate_per_s = v_row.rate_per_s, enabled = v_row.enabled,
         breaker_after = v_row.breaker_after, breaker_pause_s = v_row.breaker_pause_s,
         breaker = 'closed', breaker_failures = 0, breaker_opens = 0, breaker_opened_at = null,

@@ -1,3 +1,4 @@
+-- A suspect only gets its time back: outbox_bring_suspect lets them run, one of a route after the other.
 create or replace function app.outbox_refill(p_destinations text[], p_allowed integer[])
 returns integer
 language plpgsql
@@ -23,7 +24,9 @@ begin
             for update skip locked
         ) x);
     update public.outbox o
-    set pos = nextval('penstock.outbox_next'), next_attempt_at = null
+    set pos = case when o.error_code is distinct from 'ZOMBIE_SUSPECT'
+                   then nextval('penstock.outbox_next') end,
+        next_attempt_at = case when o.error_code = 'ZOMBIE_SUSPECT' then penstock.clock() end
     where o.ctid = any (v_tids);
     return cardinality(v_tids);
 end

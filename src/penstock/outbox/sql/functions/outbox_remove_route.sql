@@ -10,7 +10,7 @@ as $$
 declare
     v_seqs bigint[];
 begin
-    lock table public.outbox_routes in access exclusive mode;
+    perform app.outbox_lock_routes();
     delete from public.outbox_routes r where r.route = p_route;
     if not found then
         raise exception using errcode = 'PN011', message = format('there is no route %L', p_route);

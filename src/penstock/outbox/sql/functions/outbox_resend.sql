@@ -26,8 +26,9 @@ begin
         raise exception using errcode = 'PN005', message = 'a resend has a beginning before its end';
     end if;
     insert into public.outbox_resends
-        (id, destination, topic, event_ids, since_at, until_at, missing, position_at, audit_id)
+        (id, destination, topic, event_ids, since_at, until_at, missing, position_at, unsettled, audit_id)
     values (v_id, p_destination, p_topic, p_ids, v_since, v_until, coalesce(p_missing, false), v_since,
+            app.outbox_archiving(),
             audit.record('resend', 'public.outbox_archive',
                 jsonb_build_object('id', v_id, 'destination', p_destination, 'topic', p_topic,
                                    'since', p_since, 'until', v_until, 'ids', to_jsonb(p_ids),

@@ -1,7 +1,8 @@
 -- One step, one transaction: the deliveries and the place up to which they go are written together, so
 -- that a step is done wholly or not at all, and never twice. Lock order: routes, as where events are
 -- given theirs, then the resend; two who do the same one take turns.
--- While the destination is far behind, nothing is added: the hot table stays small.
+-- While the destination is far behind, nothing is added: the hot table stays small. Nor is anything while
+-- a transaction is open that wrote to the archive before the resend began: it may commit older rows.
 create or replace function app.outbox_resend_step(
     p_resend uuid, p_limit integer default 500, p_waiting_max integer default 5000
 ) returns table (seen integer, sent integer, at timestamptz, ended boolean, waiting integer)
@@ -33,6 +34,9 @@ begin
             select from public.outbox o
             where o.topic = any (v_routes) and o.next_attempt_at = '9999-12-31 00:00:00+00'
             limit 10000) aside);
+    if v_resend.unsettled && app.outbox_archiving() then
+        waiting := greatest(waiting, p_waiting_max);
+    end if;
     if not ended and waiting < p_waiting_max then
         v_window := v_resend.step;
         if v_resend.event_ids is null then

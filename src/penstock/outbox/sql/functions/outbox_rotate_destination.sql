@@ -9,7 +9,7 @@ declare
 begin
     perform app.outbox_check_references(array[p_reference]);
     update public.outbox_destinations d
-    set secret_refs = case when p_reference is null then d.secret_refs[1:1]
+    set version = d.version + 1, secret_refs = case when p_reference is null then d.secret_refs[1:1]
         else array[p_reference] || array_remove(d.secret_refs, p_reference) end
     where d.name = p_name and d.kind <> 'python'
     returning d.secret_refs into v_refs;
