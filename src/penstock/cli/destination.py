@@ -282,7 +282,7 @@ async def _try(invocation: Invocation, name: str) -> tuple[Verdict, UUID, float]
         found["concurrency"],
         found["rate_per_s"],
     )
-    sink = make_sink(destination_of(row), invocation.settings)
+    sink = make_sink(destination_of(row, invocation.settings), invocation.settings)
     data = msgspec.Raw(b'{"hello":"from penstock"}')
     source = invocation.settings.event_source
     envelope = Envelope(uuid7(), TEST_TYPE, source, datetime.now(UTC), 1, data)

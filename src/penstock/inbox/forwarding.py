@@ -1,7 +1,6 @@
 """Handlers that routes stand for: send an event on over HTTP, or hand it to a SQL function."""
 
 import importlib
-import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from penstock.inbox.queue import EVENT_ID_HEADER, SOURCE_HEADER
 from penstock.kernel.errors import BadSetting, MissingExtra
 from penstock.kernel.event import Batch, Event
 from penstock.kernel.http_errors import AddressRefused, DownstreamFailed
-from penstock.kernel.references import follow
+from penstock.kernel.outgoing_secrets import outgoing_secret
 from penstock.kernel.replies import verdict_of, verdict_of_failure
 from penstock.kernel.secrets import Secret
 from penstock.kernel.settings import Settings
@@ -53,7 +52,7 @@ class Forwarding:
             client = outgoing.Outgoing.from_settings(settings)
             if secret_ref is not None:
                 client = outgoing.Outgoing(
-                    client.policy, secrets=(_secret(secret_ref),), limits=client.limits
+                    client.policy, secrets=(_secret(secret_ref, settings),), limits=client.limits
                 )
             self._clients[secret_ref] = client
         return client
@@ -65,9 +64,9 @@ class Forwarding:
             await client.close()
 
 
-def _secret(reference: str) -> Secret:
+def _secret(reference: str, settings: Settings) -> Secret:
     try:
-        return Secret(follow(reference, os.environ))
+        return outgoing_secret(reference, settings)
     except ValueError as error:
         raise BadSetting(f"the secret of a route {error}") from None
 

@@ -117,7 +117,7 @@ class Relay:
     def _serve(self, row: Row) -> None:
         """Open a destination that is new, has changed, or was unusable a while ago."""
         try:
-            wanted: Destination | None = destination_of(row)
+            wanted: Destination | None = destination_of(row, self._lending.settings)
             fault = None
         except PenstockError as error:
             wanted, fault = None, error.what

@@ -31,9 +31,9 @@ DSN = "https://abc0public0key@o1.ingest.example/42"
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAGER_KEY", ROUTING_KEY)
-    monkeypatch.setenv("SENTRY_DSN_VALUE", DSN)
-    monkeypatch.setenv("HOOK", SECRET)
+    monkeypatch.setenv("PAGER_ROUTING_KEY", ROUTING_KEY)
+    monkeypatch.setenv("SENTRY_DSN", DSN)
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
 
 
 async def _one_dead_event(conn: Connection, receiver: Receiver) -> UUID:
@@ -47,21 +47,25 @@ async def test_a_dead_letter_is_alerted_to_every_pager(
 ) -> None:
     receiver.answering = lambda one: 422 if one.path == "/shop" else 202
     await put(
-        conn, "hook", topic=ALERT, config={"url": receiver.url("/hook")}, secrets=["env:HOOK"]
+        conn,
+        "hook",
+        topic=ALERT,
+        config={"url": receiver.url("/hook")},
+        secrets=["env:HOOK_SECRET"],
     )
     await put(
         conn,
         "pager",
         topic=ALERT,
         config={"url": receiver.url("/v2/enqueue"), "format": "pagerduty"},
-        secrets=["env:PAGER_KEY"],
+        secrets=["env:PAGER_ROUTING_KEY"],
     )
     await put(
         conn,
         "sentry",
         topic=ALERT,
         config={"url": receiver.url("/api/42/envelope/"), "format": "sentry"},
-        secrets=["env:SENTRY_DSN_VALUE"],
+        secrets=["env:SENTRY_DSN"],
     )
     event = await _one_dead_event(conn, receiver)
     await work_off(ps)
@@ -119,7 +123,7 @@ async def test_a_thousand_dead_events_are_one_call_to_the_pager(
         "pager",
         topic=ALERT,
         config={"url": receiver.url("/v2/enqueue"), "format": "pagerduty"},
-        secrets=["env:PAGER_KEY"],
+        secrets=["env:PAGER_ROUTING_KEY"],
     )
     await put(conn, "shop", config={"url": receiver.url("/shop")}, concurrency=50)
     await conn.execute("update penstock.schedule set every_s = 3600 where job = 'outbox_alerts'")

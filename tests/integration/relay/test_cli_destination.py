@@ -77,10 +77,10 @@ def test_a_destination_is_added_changed_shown_and_switched(cli: Cli, sql: Any) -
     (listed,) = cli("--json", "destination", "list").document
     assert listed["state"] == "disabled"
     assert cli("destination", "enable", "acme", *WHY).code == 0
-    assert cli("destination", "rotate", "acme", "--secret", "env:NEXT", *WHY).code == 0
+    assert cli("destination", "rotate", "acme", "--secret", "env:HOOK_SECRET_NEXT", *WHY).code == 0
     assert cli("destination", "rotate", "acme", "--finish", *WHY).code == 0
     refs = sql.execute("select secret_refs from outbox_destinations").fetchone()[0]
-    assert refs == ["env:NEXT"]
+    assert refs == ["env:HOOK_SECRET_NEXT"]
     audited = sql.execute("select count(*) from audit.audit_logs").fetchone()[0]
     assert audited == 6, "every change has its row"
 

@@ -50,16 +50,16 @@ async def test_an_event_with_a_configured_route_only_is_posted_and_signed(
 async def test_every_live_secret_signs_and_rotation_counts_without_a_restart(
     ps: Penstock, conn: Connection, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OLD", SECRET)
-    monkeypatch.setenv("NEW", OTHER_SECRET)
-    await put(conn, "acme", config={"url": receiver.url()}, secrets=["env:OLD"])
+    monkeypatch.setenv("OLD_SECRET", SECRET)
+    monkeypatch.setenv("NEW_SECRET", OTHER_SECRET)
+    await put(conn, "acme", config={"url": receiver.url()}, secrets=["env:OLD_SECRET"])
     async with working(ps):
         await publish(conn, n=1)
         await until_true(lambda: len(receiver.seen) == 1, "the first has come")
         _verified(receiver.seen[0], SECRET)
         with pytest.raises(WebhookVerificationError):
             _verified(receiver.seen[0], OTHER_SECRET)
-        await conn.execute("select app.outbox_rotate_destination('acme', 'env:NEW', 'test')")
+        await conn.execute("select app.outbox_rotate_destination('acme', 'env:NEW_SECRET', 'test')")
 
         async def both() -> bool:
             await publish(conn, n=2)
@@ -79,7 +79,7 @@ async def test_every_live_secret_signs_and_rotation_counts_without_a_restart(
         with pytest.raises(WebhookVerificationError):
             _verified(receiver.seen[-1], SECRET)
     refs = await conn.fetchval("select secret_refs from public.outbox_destinations")
-    assert refs == ["env:NEW"]
+    assert refs == ["env:NEW_SECRET"]
 
 
 @pytest.mark.parametrize("form", ["cloudevents", "cloudevents-binary", "data"])

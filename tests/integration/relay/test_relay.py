@@ -218,10 +218,10 @@ async def test_one_bad_destination_stops_no_other(
     ps: Penstock, conn: Connection, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "penstock.outbox.sinks.kafka", None)
-    monkeypatch.delenv("NOT_SET", raising=False)
+    monkeypatch.delenv("UNSET_SECRET", raising=False)
     await put(conn, "good", config={"url": receiver.url("/good")})
     await put(conn, "typo", config={"ulr": receiver.url("/typo")})
-    await put(conn, "secret", config={"url": receiver.url("/secret")}, secrets=["env:NOT_SET"])
+    await put(conn, "secret", config={"url": receiver.url("/secret")}, secrets=["env:UNSET_SECRET"])
     await put(conn, "extra", "kafka", config={})
     event = await publish(conn, n=1)
     async with working(ps) as observed:
@@ -232,10 +232,10 @@ async def test_one_bad_destination_stops_no_other(
         told = {one.destination: one.reason for one in faulty}
         assert told.keys() == {"typo", "secret", "extra"}
         assert "ulr" in told["typo"]
-        assert "NOT_SET" in told["secret"]
+        assert "UNSET_SECRET" in told["secret"]
         assert "MissingExtra" in told["extra"]
         assert len(faulty) == 3, "each is told once"
-        monkeypatch.setenv("NOT_SET", SECRET)
+        monkeypatch.setenv("UNSET_SECRET", SECRET)
         await put(conn, "typo", config={"url": receiver.url("/typo")})
         await until_true(lambda: receiver.at("/secret"), "a secret that appears is found")
         await until_true(lambda: receiver.at("/typo"), "a configuration put right counts")
@@ -295,6 +295,21 @@ async def test_a_handler_and_a_destination_get_the_same_event(
     assert report.finished == 40
     assert sorted(seen) == sorted(events)
     assert receiver.ids() == Counter(events)
+
+
+async def test_a_destination_cannot_be_made_to_use_another_secret_of_the_worker(
+    database_url: str, conn: Connection, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGER_PASSWORD", "not for anybody")
+    await put(conn, "mine", config={"url": receiver.url()}, secrets=["env:LEDGER_PASSWORD"])
+    await publish(conn, n=1)
+    async with working(application(database_url)) as observed:
+        await until_true(
+            lambda: any(isinstance(one, DestinationUnusable) for one in observed), "it is told"
+        )
+    (told, *_) = [one for one in observed if isinstance(one, DestinationUnusable)]
+    assert "not for receivers" in told.reason
+    assert receiver.seen == []
 
 
 async def test_a_function_in_the_database_is_a_destination_too(

@@ -62,6 +62,9 @@ def test_a_file_of_all_pages_can_be_applied(
     cli = make_cli(capsys, "--database", database_url)
     file = tmp_path / "destinations.toml"
     file.write_text("\n".join(block for page in PAGES for block in blocks(page, "toml")))
+    with psycopg.connect(database_url) as conn:
+        for block in (block for page in PAGES for block in blocks(page, "sql")):
+            conn.execute(block)
     applied = cli("apply", str(file), "--reason", "try the pages", "--yes")
     assert applied.code == 0, applied.out + applied.err
     with psycopg.connect(database_url) as conn:

@@ -1,4 +1,4 @@
-"""Which environment variables with our prefix exist besides the settings themselves."""
+"""Names in the environment: ours besides the settings themselves, and those of secrets to share."""
 
 PREFIX = "PENSTOCK_"
 TEST_PREFIX = "PENSTOCK_TEST_"
@@ -9,6 +9,17 @@ PROCESS_VARIABLES = {
     "PENSTOCK_FAILPOINTS": "tests only: named places where the process stops, dies or waits",
     "PENSTOCK_POSTGRES_BIN": "directory of the server programs for the embedded database",
 }
+
+# What is called like a secret shared with a receiver; everything else has to be named.
+RECEIVERS_SECRETS = (
+    "env:*_SECRET",
+    "env:*_SECRET_[0-9]*",
+    "env:*_SECRET_NEXT",
+    "env:*_SECRET_OLD",
+    "env:*_ROUTING_KEY",
+    "env:SENTRY_DSN",
+    "file:/run/secrets/*",
+)
 
 
 def is_process_variable(name: str) -> bool:

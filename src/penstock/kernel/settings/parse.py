@@ -127,6 +127,15 @@ def _is_network(part: str) -> bool:
     return True
 
 
+def names(raw: object) -> tuple[str, ...]:
+    """References to secrets, `env:NAME` or `file:PATH`, in which `*` stands for anything."""
+    given = words(raw)
+    for part in given:
+        if not part.startswith(("env:", "file:")):
+            raise ValueError(f"{part!r} is neither env:NAME nor file:PATH")
+    return given
+
+
 def functions(raw: object) -> tuple[str, ...]:
     """Names of SQL functions, `name` or `schema.name`."""
     given = words(raw)

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, get_type_hints
 from penstock.kernel.errors import NoDatabase
 from penstock.kernel.secrets import Dsn, Secret
 from penstock.kernel.settings import parse
+from penstock.kernel.settings.names import RECEIVERS_SECRETS
 from penstock.kernel.settings.spec import Setting, Spec
 
 SYMMETRIC = ("HS256", "HS384", "HS512")
@@ -310,6 +311,10 @@ class Settings:
             secret=True,
         ),
     ] = ()
+    destination_secrets: Annotated[
+        tuple[str, ...],
+        Spec("outbox", "Secrets that destinations and routes may name; `*`: any.", parse.names),
+    ] = RECEIVERS_SECRETS
     event_source: Annotated[
         str, Spec("outbox", "What envelopes of events give as their source.", parse.text)
     ] = "penstock"

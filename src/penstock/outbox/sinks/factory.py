@@ -1,11 +1,10 @@
 """Makes the sink of a destination; a kind's module, and so its library, is imported when needed."""
 
 import importlib
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from penstock.kernel.errors import BadSetting, MissingExtra
-from penstock.kernel.references import follow
+from penstock.kernel.outgoing_secrets import outgoing_secret
 from penstock.kernel.secrets import Secret
 from penstock.kernel.settings import Settings
 from penstock.outbox.destinations import Row
@@ -20,10 +19,10 @@ MODULES = {
 _EXTRAS = {"http": "http", "kafka": "kafka", "nats": "nats"}
 
 
-def destination_of(row: Row, env: Mapping[str, str] | None = None) -> Destination:
+def destination_of(row: Row, settings: Settings) -> Destination:
     """A row with its secrets; raises BadSetting where none of them can be had."""
     try:
-        secrets = _followed(row.secret_refs, os.environ if env is None else env)
+        secrets = _followed(row.secret_refs, settings)
     except ValueError as error:
         raise BadSetting(f"destination {row.name}: {error}") from None
     return Destination(
@@ -47,13 +46,13 @@ def make_sink(destination: Destination, settings: Settings) -> Sink:
     return make(destination, settings)
 
 
-def _followed(references: Sequence[str], env: Mapping[str, str]) -> tuple[Secret, ...]:
+def _followed(references: Sequence[str], settings: Settings) -> tuple[Secret, ...]:
     """The secrets that can be had; while one is being rotated, the other goes on."""
     found: list[Secret] = []
     problems: list[str] = []
     for reference in references:
         try:
-            found.append(Secret(follow(reference, env)))
+            found.append(outgoing_secret(reference, settings))
         except ValueError as error:
             problems.append(f"a secret {error}")
     if references and not found:
