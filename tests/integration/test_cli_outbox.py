@@ -224,7 +224,7 @@ def test_doctor_says_when_nobody_hears_of_dead_letters(cli: Cli, sync_conn: Sync
         " first_at, last_at) values ('t', 'DEAD', 'f', 5, 3, '{}', now(), now())"
     )
     (finding,) = _findings(cli, "alerts")
-    assert "3 dead or held events were alerted to nobody" in finding["finding"]
+    assert "3 dead or held items were alerted to nobody" in finding["finding"]
     sync_conn.execute(
         "insert into public.outbox (topic, payload, pos, dead_at, error_code)"
         " values ('penstock.alert', '{}', null, now(), 'HTTP_400')"

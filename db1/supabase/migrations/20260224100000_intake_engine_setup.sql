@@ -136,6 +136,24 @@ comment on schema audit is 'Append-only record of every operator action.';
 
 set local role penstock_owner;
 
+-- kernel/functions/alert.sql
+create or replace function penstock.alert(
+    p_queue text, p_ids uuid[], p_topics text[], p_states text[], p_codes text[], p_errors text[]
+) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if cardinality(p_ids) > 0 and to_regprocedure(
+        'app.outbox_alert_items(text, uuid[], text[], text[], text[], text[])') is not null then
+        perform app.outbox_alert_items(p_queue, p_ids, p_topics, p_states, p_codes, p_errors);
+    end if;
+end
+$$;
+comment on function penstock.alert(text, uuid[], text[], text[], text[], text[]) is
+    'Alert about dead and held items of a queue, where the outbox is installed.';
+revoke all on function penstock.alert(text, uuid[], text[], text[], text[], text[]) from public;
+
 -- kernel/functions/begin_sweep.sql
 create or replace function penstock.begin_sweep(p_name text)
 returns table (lo bigint, hi bigint)
@@ -1044,7 +1062,7 @@ end
 $$;
 
 -- kernel: function bodies
-set local penstock.argument = 'audit.record penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.may_run penstock.milliseconds penstock.net_due penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.time_floor penstock.uuidv7';
+set local penstock.argument = 'audit.record penstock.alert penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.may_run penstock.milliseconds penstock.net_due penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.time_floor penstock.uuidv7';
 -- Functions are loaded unchecked, because tables come after them; their bodies are checked here.
 do $check$
 declare
@@ -1083,7 +1101,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', 'c5100b6009e12700efcd711909b339e2a80915601dc70d375a16ee52a8028ba7')
+values ('kernel', 1, 'definitions', '2e46478f34e6c6505d038bbe845a9438b0adf7d77f43d2088fcef26c5dbb94a9')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1100,7 +1118,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', '38bc931d71e65028a321ff5ba5eae92b972b35c76eb4ced4705dd0fe7b745735')
+values ('file kernel/functions', 'file', 'kernel', '1', '20fca7fca2807a7d2bc986d9b93b07893e312ca88328a00af1c9cc06dcd44175')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

@@ -59,7 +59,7 @@ async def _alerts(exam: Examination) -> list[Finding]:
     state = await operations.alert_state(exam.conn)
     found = []
     if state.unsent:
-        text = f"{state.unsent:,} dead or held events were alerted to nobody: no route for alerts"
+        text = f"{state.unsent:,} dead or held items were alerted to nobody: no route for alerts"
         remedy = "penstock route add penstock.alert DESTINATION"
         found.append(Finding("alerts", "warning", text, remedy))
     if state.dead:

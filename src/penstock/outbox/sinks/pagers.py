@@ -16,6 +16,7 @@ from penstock.outbox.envelope import Envelope
 SUMMARY_LENGTH_MAX = 500
 DEDUP_KEY_LENGTH_MAX = 255  # PagerDuty's limit
 TAG_LENGTH_MAX = 200  # Sentry's limit
+_THINGS = {"outbox": "event", "inbox": "webhook", "payments": "payment", "intake": "reservation"}
 _WORDS = {"DEAD": "dead", "HELD": "held, their outcome is unknown"}
 
 
@@ -37,7 +38,8 @@ class _Alert(msgspec.Struct):
 
     def summary(self) -> str:
         """The alert in one sentence."""
-        things = "event" if self.count == 1 else "events"
+        thing = _THINGS.get(self.queue, "item")
+        things = thing if self.count == 1 else f"{thing}s"
         topics = "several topics" if self.topic == "*" else self.topic
         verb = "is" if self.count == 1 else "are"
         what = _WORDS.get(self.state, self.state.lower())

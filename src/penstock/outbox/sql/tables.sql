@@ -248,6 +248,7 @@ comment on column public.outbox_resends.step is 'How far the last step looked ah
 -- What has gone wrong lately, by kind: ten thousand dead events of one cause are one alert with a
 -- count. What is not in an alert yet is counted in unsent.
 create table public.outbox_alerts (
+    queue       text        not null default 'outbox',
     topic       text        not null,
     state       text        not null check (state in ('DEAD', 'HELD')),
     fingerprint text        not null,
@@ -260,10 +261,10 @@ create table public.outbox_alerts (
     last_at     timestamptz not null,
     alerted_at  timestamptz,
     event_id    uuid,
-    primary key (topic, state, fingerprint)
+    primary key (queue, topic, state, fingerprint)
 );
 create index outbox_alerts_last on public.outbox_alerts (last_at);
-comment on table public.outbox_alerts is 'Kinds of dead and held events, and when each was alerted.';
+comment on table public.outbox_alerts is 'Kinds of dead and held items, and when each was alerted.';
 comment on column public.outbox_alerts.unsent is 'How many are in no alert yet.';
 comment on column public.outbox_alerts.alerted_at is 'When the last alert went out, or will.';
 comment on column public.outbox_alerts.event_id is 'The last alert, an event of penstock.alert.';

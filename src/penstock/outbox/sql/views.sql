@@ -96,7 +96,7 @@ create or replace view relay.dead_letters as
     from public.outbox o
     left join public.outbox e on e.seq = o.parent
     left join public.outbox_alerts a
-           on a.topic = coalesce(o.event_topic, o.topic) and a.state = 'DEAD'
+           on a.queue = 'outbox' and a.topic = coalesce(o.event_topic, o.topic) and a.state = 'DEAD'
           and a.fingerprint = penstock.fingerprint(o.error_code, o.error)
           and a.last_at >= o.dead_at
     where o.dead_at is not null and coalesce(o.relay, e.relay) is not null;

@@ -23,6 +23,8 @@ begin
         select 'dead_letter', a.webhook_id, a.error_code, count(*)
         from arrived a where a.dead_at is not null and a.id <> all (v_known)
         group by 2, 3;
+        perform webhook.alert_dead(array(
+            select a.id from arrived a where a.dead_at is not null and a.id <> all (v_known)));
     end if;
     -- A hint, never a promise; see penstock.queue_config.
     if (select c.notify from penstock.queue_config c where c.queue = 'inbox') then

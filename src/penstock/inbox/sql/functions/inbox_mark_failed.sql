@@ -15,6 +15,7 @@ as $$
 declare
     v_max integer := (select c.max_attempts from penstock.queue_config c where c.queue = 'inbox');
     v_done uuid[];
+    v_dead uuid[];
     v_left integer[];
 begin
     with told as (
@@ -51,7 +52,10 @@ begin
         select 'dead_letter', e.webhook_id, e.end_code, count(*) from ended e where e.dead
         group by e.webhook_id, e.end_code
     )
-    select array_agg(e.id) into v_done from ended e;
+    select array_agg(e.id), array_agg(e.id) filter (where e.dead) into v_done, v_dead from ended e;
+    if v_dead is not null then
+        perform webhook.alert_dead(v_dead);
+    end if;
     v_left := array(
         select i from generate_subscripts(p_ids, 1) as i
         where p_ids[i] <> all (coalesce(v_done, '{}')));

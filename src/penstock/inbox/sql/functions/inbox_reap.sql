@@ -14,6 +14,7 @@ declare
     v_now timestamptz := penstock.clock();
     v_floor timestamptz := penstock.time_floor('penstock.inbox_lease');
     v_count integer;
+    v_dead uuid[];
 begin
     if p_from_zero then
         v_floor := '-infinity';
@@ -46,10 +47,14 @@ begin
         union all
         select 'dead_letter', b.webhook_id, 'ZOMBIE_LIMIT', count(*) from back b where b.dead
         group by b.webhook_id
+    ), kept as (
+        insert into public.webhook_attempts (id, lease_token, lease_epoch, outcome, error_code)
+        select b.id, b.token, b.lease_epoch, 'ZOMBIE', 'ZOMBIE' from back b
     )
-    insert into public.webhook_attempts (id, lease_token, lease_epoch, outcome, error_code)
-    select b.id, b.token, b.lease_epoch, 'ZOMBIE', 'ZOMBIE' from back b;
-    get diagnostics v_count = row_count;
+    select count(*), array_agg(b.id) filter (where b.dead) into v_count, v_dead from back b;
+    if v_dead is not null then
+        perform webhook.alert_dead(v_dead);
+    end if;
     return v_count;
 end
 $$;

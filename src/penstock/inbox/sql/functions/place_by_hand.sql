@@ -42,6 +42,13 @@ begin
             new.pos := nextval('penstock.inbox_next');
         end if;
     end if;
+    if new.status = 'dead_letter' then
+        perform penstock.alert('inbox', array[new.id],
+            array[coalesce((select w.source from public.webhook_endpoints w
+                            where w.id = new.webhook_id), new.webhook_id::text)
+                  || '/' || new.event_type],
+            array['DEAD'], array[new.error_code], array[new.error]);
+    end if;
     return new;
 end
 $$;

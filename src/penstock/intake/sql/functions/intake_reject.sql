@@ -9,6 +9,10 @@ as $$
 #variable_conflict use_column
 declare
     v_dead record;
+    v_ids uuid[] := '{}';
+    v_pools text[] := '{}';
+    v_codes text[] := '{}';
+    v_errors text[] := '{}';
 begin
     for v_dead in
         with gone as (
@@ -16,7 +20,8 @@ begin
             using unnest(p_msg_ids, p_read_cts, p_codes, p_errors)
                 as a (msg_id, read_ct, code, error)
             where q.msg_id = a.msg_id and q.read_ct = a.read_ct
-            returning q.msg_id, q.read_ct, q.message, q.headers, a.code, a.error
+            returning q.msg_id, q.read_ct, q.message, q.headers, left(a.error, 2000) as error,
+                      coalesce(left(a.code, 100), q.headers ->> 'error_code', 'MAX_RETRIES') as code
         )
         select g.* from gone g order by g.msg_id
     loop
@@ -27,12 +32,16 @@ begin
             case when jsonb_typeof(v_dead.headers) = 'object'
                  then v_dead.headers - 'waiting' else '{}' end
                 || jsonb_strip_nulls(jsonb_build_object(
-                'error_code', coalesce(left(v_dead.code, 100),
-                    v_dead.headers ->> 'error_code', 'MAX_RETRIES'),
-                'error', left(v_dead.error, 2000))),
+                'error_code', v_dead.code, 'error', v_dead.error)),
             penstock.clock()) as s);
+        v_ids := v_ids || penstock_intake.dead_id(v_dead.msg_id, v_dead.message);
+        v_pools := v_pools || (v_dead.message ->> 'pool_id');
+        v_codes := v_codes || v_dead.code;
+        v_errors := v_errors || v_dead.error;
         return next;
     end loop;
+    perform penstock.alert('intake', v_ids, v_pools, array_fill('DEAD'::text, array[cardinality(v_ids)]),
+                           v_codes, v_errors);
 end
 $$;
 

@@ -1,8 +1,9 @@
 -- The first alert of a kind goes out at once, the next one an interval after the last. While it waits,
 -- what dies meanwhile is added to it; one that somebody holds or that was tried already is left as it
 -- is. Where no route takes alerts there is nobody to tell: the count waits for one.
-create or replace function app.outbox_send_alert(p_topic text, p_state text, p_fingerprint text)
-returns void
+create or replace function app.outbox_send_alert(
+    p_queue text, p_topic text, p_state text, p_fingerprint text
+) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -16,7 +17,9 @@ declare
     v_seq bigint;
 begin
     select * into v_kind from public.outbox_alerts a
-    where a.topic = p_topic and a.state = p_state and a.fingerprint = p_fingerprint for update;
+    where a.queue = p_queue and a.topic = p_topic and a.state = p_state
+      and a.fingerprint = p_fingerprint
+    for update;
     if v_kind.unsent = 0 or not exists (
         select from public.outbox_routes r
         where r.enabled and app.outbox_matches(r.topic, 'penstock.alert')) then
@@ -33,14 +36,15 @@ begin
                 'total', v_kind.total, 'last_at', v_kind.last_at)
         where o.seq = v_seq;
         update public.outbox_alerts a set unsent = 0
-        where a.topic = p_topic and a.state = p_state and a.fingerprint = p_fingerprint;
+        where a.queue = p_queue and a.topic = p_topic and a.state = p_state
+      and a.fingerprint = p_fingerprint;
         return;
     end if;
     v_at := greatest(v_kind.alerted_at + v_every, v_now);
     insert into public.outbox (id, tenant_id, topic, payload, pos, next_attempt_at)
     values (v_id, null, 'penstock.alert',
             jsonb_build_object(
-                'queue', 'outbox', 'topic', v_kind.topic, 'state', v_kind.state,
+                'queue', p_queue, 'topic', v_kind.topic, 'state', v_kind.state,
                 'error_code', v_kind.error_code, 'error', v_kind.error,
                 'fingerprint', v_kind.fingerprint, 'count', v_kind.unsent,
                 'total', v_kind.total, 'examples', v_kind.examples,
@@ -48,10 +52,11 @@ begin
             case when v_at <= v_now then nextval('penstock.outbox_next') end,
             case when v_at > v_now then v_at end);
     update public.outbox_alerts a set unsent = 0, alerted_at = v_at, event_id = v_id
-    where a.topic = p_topic and a.state = p_state and a.fingerprint = p_fingerprint;
+    where a.queue = p_queue and a.topic = p_topic and a.state = p_state
+      and a.fingerprint = p_fingerprint;
 end
 $$;
 
-comment on function app.outbox_send_alert(text, text, text) is
-    'Publish an alert about a kind of dead events, or add to the one that waits.';
-revoke all on function app.outbox_send_alert(text, text, text) from public;
+comment on function app.outbox_send_alert(text, text, text, text) is
+    'Publish an alert about a kind of dead items, or add to the one that waits.';
+revoke all on function app.outbox_send_alert(text, text, text, text) from public;

@@ -10,9 +10,9 @@ declare
 begin
     -- Before any event: alerts look at the routes, and whoever takes a route away locks those first.
     lock table public.outbox_routes in access share mode;
-    perform app.outbox_send_alert(a.topic, a.state, a.fingerprint)
-    from (select a.topic, a.state, a.fingerprint from public.outbox_alerts a
-          where a.unsent > 0 order by 1, 2, 3) a;
+    perform app.outbox_send_alert(a.queue, a.topic, a.state, a.fingerprint)
+    from (select a.queue, a.topic, a.state, a.fingerprint from public.outbox_alerts a
+          where a.unsent > 0 order by 1, 2, 3, 4) a;
     delete from public.outbox_alerts a where a.last_at < v_now - interval '30 days';
     with again as materialized (
         select o.seq from public.outbox o

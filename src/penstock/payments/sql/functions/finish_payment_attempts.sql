@@ -38,6 +38,7 @@ begin
         order by g.ord);
     v_ends := penstock_payments.decide_ends(v_given, p_tokens);
     perform penstock_payments.write_ends(v_ends);
+    perform penstock_payments.alert_ends(v_ends);
     return query select e.outbox_id, e.state from unnest(v_ends) e;
     if cardinality(v_ends) < cardinality(v_given) then
         return query

@@ -47,6 +47,7 @@ begin
             null)::penstock_payments.ending
         from judged j);
     perform penstock_payments.write_ends(v_ends);
+    perform penstock_payments.alert_ends(v_ends);
     return query select e.outbox_id, e.state from unnest(v_ends) e;
 end
 $$;
