@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, repeat
+from math import ceil
 from time import monotonic
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -50,7 +51,7 @@ class Plan:
 
     items: int = 200_000
     publish_s: float = 3.0
-    idle: int = 20
+    idle: int = 30
     keyed: int = 1_000_000
     keyed_s: float = 15.0
     healthy_s: float = 10.0
@@ -112,8 +113,9 @@ class Bench:
         async with listen.app, poll.app:
             for pickup in (listen, poll):
                 await pickup.start()
-            for _ in range(self.plan.idle):
-                await asyncio.sleep(IDLE_S)
+            for turn in range(self.plan.idle):
+                # At all moments between two polls: one that kept step would look better or worse.
+                await asyncio.sleep(IDLE_S + turn * 7 % 40 / 1000)
                 await listen.sample()
                 await poll.sample()
             for pickup in (listen, poll):
@@ -288,7 +290,7 @@ class _Pickup:
     def latency_ms(self, share: float) -> float:
         """What this share of all events did not exceed."""
         ordered = sorted(self._latencies_s)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
+        return ordered[max(0, ceil(share * len(ordered)) - 1)] * 1000
 
 
 async def _drain(url: str) -> None:

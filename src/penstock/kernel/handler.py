@@ -57,11 +57,12 @@ class Handler(Protocol):
 class Roster(Protocol):
     """Who handles what, where that changes while a pump runs."""
 
-    async def look(self, *, patient: bool) -> Mapping[str, Handler] | None:
+    async def look(self, *, patient: bool, idle: bool = False) -> Mapping[str, Handler] | None:
         """The handlers by lane as they should be now; None while the last answer still holds.
 
         Called before every claim, so it must be quick and must not raise for what it meets. Only
         where the pump ends when there is nothing to do, it may wait for handlers to get ready.
+        `idle` is said while there is nothing to do: what has to be looked up soon may be now.
         """
         ...
 

@@ -172,11 +172,11 @@ class Pump:
         await self._release(back)
         self._forget(back)  # also when that failed: nobody may extend these any longer
 
-    async def _look(self) -> None:
+    async def _look(self, *, idle: bool = False) -> None:
         """Let the lanes be what the roster says; what waits in one that goes is given back."""
         if self._roster is None:
             return
-        wanted = await self._roster.look(patient=self._limits.until_idle)
+        wanted = await self._roster.look(patient=self._limits.until_idle, idle=idle)
         if wanted is None:
             return
         for name in self._rostered - wanted.keys():
@@ -264,9 +264,12 @@ class Pump:
             return True
         try:
             async with self._database.connection() as conn:
-                return await self.queue.ready(conn)
+                ready = await self.queue.ready(conn)
         except PASSING_ERRORS:
             return True  # let the claim meet the error: it waits and reports
+        if not ready:
+            await self._look(idle=True)  # now, so that the next event need not wait for it
+        return ready or bool(self._back)
 
     # outcomes
 

@@ -20,7 +20,7 @@ from penstock.kernel.verdict import Done, Reject, Retry, Unknown
 from penstock.outbox import destinations, store
 from penstock.outbox.claims import Claims, lane_of
 from penstock.outbox.model import QUEUE, headers_of
-from penstock.outbox.routes import ROUTING_S, Route, Routing
+from penstock.outbox.routes import IDLE_ROUTING_S, ROUTING_S, Route, Routing
 
 ERROR_LENGTH_MAX = 2000
 COLUMNS = 16  # that both kinds of claim return, in the same order
@@ -108,11 +108,7 @@ class OutboxQueue:
         routing = self._routing
         if routing is None:
             return self._topics, _NO_LANES, skip
-        now = monotonic()
-        if now - routing.looked_at >= ROUTING_S:
-            plain, to_expand = await store.routing(conn)
-            routing.learn(plain, to_expand=to_expand)
-            routing.looked_at = now
+        await _look(conn, routing, ROUTING_S)
         if routing.to_expand:
             await store.expand(conn, limit)
         return routing.topics, routing.lanes, routing.named(skip) if skip else skip
@@ -153,8 +149,12 @@ class OutboxQueue:
         return await store.release(conn, *_keys(items))
 
     async def ready(self, conn: Connection) -> bool:
-        """Whether a claim now might find something."""
-        return await store.ready(conn)
+        """Whether a claim now might find something; if not, there is time to look at the routes."""
+        if await store.ready(conn):
+            return True
+        if self._routing is not None:
+            await _look(conn, self._routing, IDLE_ROUTING_S)
+        return False
 
     async def tend(self, conn: Connection) -> Tending:
         """Reap, bring back due rows, sweep, keep the watermark; a no-op when not yet due."""
@@ -180,6 +180,15 @@ class OutboxEnding:
         user = adapt_sync(conn)
         require_transaction_sync(user)
         store.finish_strict_sync(user, [i.key for i in items], [i.lease.token for i in items])
+
+
+async def _look(conn: Connection, routing: Routing, after_s: float) -> None:
+    """Learn the routes anew, if the last look is so long ago."""
+    now = monotonic()
+    if now - routing.looked_at >= after_s:
+        plain, to_expand = await store.routing(conn)
+        routing.learn(plain, to_expand=to_expand)
+        routing.looked_at = now
 
 
 def _mark(names: set[str], name: str, *, on: bool) -> None:

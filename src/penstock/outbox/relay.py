@@ -28,6 +28,7 @@ from penstock.outbox.sinks.sink import Destination
 from penstock.outbox.tally import Tally
 
 LOOK_S = 1.0
+IDLE_LOOK_S = 0.8  # while there is nothing to do: so that an event seldom waits for a look
 FIRST_OPENING_S = 5.0
 OPEN_S = 30.0
 TRY_AGAIN_S = 10.0
@@ -66,14 +67,14 @@ class Relay:
         self._looked_at = float("-inf")
         self._changed = False
 
-    async def look(self, *, patient: bool) -> Mapping[str, Handler] | None:
+    async def look(self, *, patient: bool, idle: bool = False) -> Mapping[str, Handler] | None:
         """The handlers of all destinations that can be used here now; None if nothing changed."""
         if self._telling is None:
             self._telling = asyncio.create_task(self._tally.run())
         elif self._telling.done():
             self._telling.result()  # a worker that tells nobody would keep every breaker closed
         first = self._looked_at == float("-inf")
-        if monotonic() - self._looked_at >= LOOK_S:
+        if monotonic() - self._looked_at >= (IDLE_LOOK_S if idle else LOOK_S):
             self._looked_at = monotonic()
             await self._refresh()
             if first and patient:

@@ -10,6 +10,7 @@ from penstock.kernel.handlers import Registration
 
 PYTHON = "python"
 ROUTING_S = 1.0
+IDLE_ROUTING_S = 0.8  # while there is nothing to do: so that an event seldom waits for a look
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
 
 

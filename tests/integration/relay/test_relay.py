@@ -28,6 +28,7 @@ from tests.support.waiting import until, until_true
 from penstock import Event, Penstock
 from penstock.kernel.errors import WrongUsage
 from penstock.kernel.events import DestinationUnusable
+from penstock.outbox import destinations, queue, relay
 from penstock.outbox.sinks import stdout
 from penstock.outbox.sinks.stdout import StdoutSink
 
@@ -123,6 +124,36 @@ async def test_destinations_come_change_and_go_while_a_worker_runs(
             within_s=5,
         )
     assert max(receiver.ids("/first").values()) == 1
+
+
+async def test_an_idle_worker_looks_before_there_is_work(
+    ps: Penstock, conn: Connection, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no event waits until it has looked. Here no claim ever looks, but for the first."""
+    looks: list[int] = []
+
+    async def serving(conn: Any) -> Any:
+        looks.append(1)
+        return await found(conn)
+
+    found = destinations.serving
+    monkeypatch.setattr(destinations, "serving", serving)
+    for module, name in ((relay, "LOOK_S"), (queue, "ROUTING_S")):
+        monkeypatch.setattr(module, name, 3600.0)
+        monkeypatch.setattr(module, f"IDLE_{name}", 0.0)
+    topic = ps.outbox.topic("orders.paid", dict[str, int])
+    topic.on()(_ignore)
+    async with working(ps):
+        await until_true(lambda: looks, "it has looked")
+        await put(conn, "first", config={"url": receiver.url("/first")})
+        before = len(looks)
+        await until_true(lambda: len(looks) > before + 2, "it looks while idle")
+        await publish(conn, n=1)
+        await until_true(lambda: len(receiver.at("/first")) == 1, "and delivers")
+
+
+async def _ignore(event: Event[dict[str, int]]) -> None:
+    del event
 
 
 async def _no_more(conn: Connection, receiver: Receiver, path: str) -> bool:

@@ -12,6 +12,8 @@ import asyncpg
 import pytest
 from tests.support.outbox import SqlOutbox
 
+from penstock.bench.kernel import held_snapshot
+
 ROWS = 50_000
 EXPLAIN = """
 load 'auto_explain';
@@ -178,6 +180,23 @@ async def test_a_long_line_is_read_at_its_ends_only(
         assert "outbox_line" in {node.get("Index Name") for node in nodes}
         assert "Seq Scan" not in {node["Node Type"] for node in nodes}
         assert sum(_read(node) for node in nodes) <= 4
+
+
+async def test_a_held_snapshot_does_not_make_publishing_behind_a_line_dear(
+    conn: "asyncpg.Connection[asyncpg.Record]", database_url: str
+) -> None:
+    """What the heads that have gone leave behind is not looked through for every new event."""
+    outbox = SqlOutbox(conn)
+    publish = "select app.outbox_publish(null, 'keyed', '{}', p_ordering_key => 'hot')"
+    for _ in range(2):
+        await conn.execute(publish)
+    async with held_snapshot(database_url):
+        for _ in range(300):
+            await conn.execute(publish)
+            await outbox.finish(await outbox.claim(1))
+        nodes = await Plans(conn).of(publish)
+        assert {node["Index Name"] for node in nodes if node["Actual Loops"]} == {"outbox_line"}
+        assert sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in nodes) < 10
 
 
 async def test_a_fair_claim_reads_shares_and_not_backlogs(

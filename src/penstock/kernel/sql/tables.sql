@@ -41,7 +41,7 @@ create table penstock.queue_config (
     max_attempts   integer not null default 10  check (max_attempts between 1 and 1000),
     backoff_base_s numeric not null default 1   check (backoff_base_s > 0),
     backoff_cap_s  numeric not null default 300 check (backoff_cap_s >= backoff_base_s),
-    poll_ms        integer not null default 50  check (poll_ms between 10 and 60000),
+    poll_ms        integer not null default 40  check (poll_ms between 10 and 60000),
     notify         boolean not null default false,
     retention      interval not null default interval '7 days'
                    check (retention >= interval '1 day'),

@@ -22,7 +22,9 @@ begin
             order by o.key_hash limit 1) n
     )
     insert into public.outbox_key_checks (key_hash)
-    select w.key_hash from walk w where app.outbox_headless(w.key_hash);
+    select w.key_hash from walk w
+    where not exists (select from public.outbox o
+                      where o.key_hash = w.key_hash and o.turn is null and o.parked_at is null);
     get diagnostics v_count = row_count;
     return v_count;
 end

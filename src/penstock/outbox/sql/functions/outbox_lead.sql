@@ -15,20 +15,16 @@ declare
     v_led bigint[];
 begin
     v_tids := array(
-        with ahead as materialized (
-            select n.seq
-            from unnest(p_hashes, p_after) as f (key_hash, seq)
-            cross join lateral (
-                select o.seq from public.outbox o
-                where o.key_hash = f.key_hash and o.turn > f.seq
-                order by o.turn limit 1) n
-        )
-        select x.tid
-        from ahead a
+        select n.tid
+        from unnest(p_hashes, p_after) as f (key_hash, seq)
         cross join lateral (
             select o.ctid as tid from public.outbox o
-            where o.seq = a.seq and o.turn is not null
-            for update skip locked) x);
+            where o.key_hash = f.key_hash and o.turn > f.seq
+            order by o.turn limit 1) n);
+    v_tids := array(
+        select o.ctid from public.outbox o
+        where o.ctid = any (v_tids) and o.turn is not null
+        for update skip locked);
     if cardinality(v_tids) = 0 then
         return p_hashes;
     end if;

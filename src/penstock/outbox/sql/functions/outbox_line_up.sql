@@ -2,6 +2,8 @@
 -- the end of the transaction, and only then are numbers drawn: a default would have drawn them
 -- before. Whether there is somebody in front is asked under the same lock. Whoever publishes several
 -- keys in one transaction should do so in one order everywhere, as with any locks.
+-- The end of the line is asked for first, and from its end: a key that has one is seen to have it at
+-- once, while the entries of heads that have gone stay in the way as long as a snapshot is held.
 create or replace function app.outbox_line_up() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -19,9 +21,10 @@ begin
     new.key_hash := v_hash;
     new.seq := nextval('public.outbox_seq_seq');
     if v_stale
+       or (select o.turn from public.outbox o
+           where o.key_hash = v_hash and o.turn is not null order by o.turn desc limit 1) is not null
        or exists (select from public.outbox o
-                  where o.key_hash = v_hash and o.turn is null and o.parked_at is null)
-       or exists (select from public.outbox o where o.key_hash = v_hash and o.turn is not null) then
+                  where o.key_hash = v_hash and o.turn is null and o.parked_at is null) then
         new.turn := new.seq;
         new.deliver_at := new.next_attempt_at;
         new.pos := null;
