@@ -676,15 +676,6 @@ revoke all on function penstock.put_schedule(text, jsonb, text, text) from publi
 grant execute on function penstock.put_schedule(text, jsonb, text, text) to penstock_control;
 
 -- kernel/functions/raise_time_floor.sql
-<<<<<<< HEAD
--- the lag is still seen. Slower ones are found by the sweep from zero (net). A floor above the clock is
--- of a clock that was set back: it comes down with the clock, or it would hide what falls due below it
--- once the clock has passed it again.
-=======
--- the lag is still seen. Slower ones are found by the sweep from zero (net). It rises by a second at
--- least, so that an idle queue does not write at every look.
->>>>>>> 57a0b4f (An idle worker looks at routes before there is work;
-publishing behind a line is as cheap under a held snapshot)
 create or replace function penstock.raise_time_floor(
     p_sequence regclass, p_lowest timestamptz, p_lag interval
 ) returns void
@@ -694,12 +685,8 @@ as $$
     select setval(p_sequence, target.ms)
     from (select penstock.milliseconds(
               least(p_lowest - interval '1 millisecond', penstock.clock() - p_lag)) as ms) target
-<<<<<<< HEAD
-    where target.ms > pg_sequence_last_value(p_sequence)
-       or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock())
-=======
     where target.ms >= pg_sequence_last_value(p_sequence) + 1000
->>>>>>> 57a0b4f (An idle worker looks at routes before there is work; publishing behind a line is as cheap under a held snapshot)
+       or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock())
 $$;
 comment on function penstock.raise_time_floor(regclass, timestamptz, interval) is
     'Move a time floor up to just below the lowest time still waiting; down only with the clock.';
@@ -1072,7 +1059,7 @@ end
 $$;
 
 -- kernel: function bodies
-set local penstock.argument = 'audit.record penstock.alert penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.may_run penstock.milliseconds penstock.net_due penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.time_floor penstock.uuidv7';
+set local penstock.argument = 'audit.record penstock.alert penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.may_run penstock.milliseconds penstock.net_due penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.time_floor penstock.uuidv7';
 -- Functions are loaded unchecked, because tables come after them; their bodies are checked here.
 do $check$
 declare
@@ -1111,7 +1098,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', '2e02597722504d8577b6606c79394e97743b89c0aebad636a30e56d3ea338651')
+values ('kernel', 1, 'definitions', '5163478afff642c92dbbc5000017c81c6d0e500e3aa1fc7f6358e90372f4e548')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1128,7 +1115,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', '0ff20f293be6c46bbe8419bd394a8fe11b2f9c0ee3953e9b91235c56695d0035')
+values ('file kernel/functions', 'file', 'kernel', '1', '99d21d83c57a35ff15c85f627d5cfaf4ffc0846f60228ee3cfdb760b07b52edd')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

@@ -1,12 +1,8 @@
 -- The floor stays p_lag behind the clock: a transaction that computed its time and commits within
-<<<<<<< HEAD
 -- the lag is still seen. Slower ones are found by the sweep from zero (net). A floor above the clock is
 -- of a clock that was set back: it comes down with the clock, or it would hide what falls due below it
 -- once the clock has passed it again.
-=======
--- the lag is still seen. Slower ones are found by the sweep from zero (net). It rises by a second at
--- least, so that an idle queue does not write at every look.
->>>>>>> 57a0b4f (An idle worker looks at routes before there is work; publishing behind a line is as cheap under a held snapshot)
+-- It rises by a second at least, so that an idle queue does not write at every look.
 create or replace function penstock.raise_time_floor(
     p_sequence regclass, p_lowest timestamptz, p_lag interval
 ) returns void
@@ -16,12 +12,8 @@ as $$
     select setval(p_sequence, target.ms)
     from (select penstock.milliseconds(
               least(p_lowest - interval '1 millisecond', penstock.clock() - p_lag)) as ms) target
-<<<<<<< HEAD
-    where target.ms > pg_sequence_last_value(p_sequence)
-       or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock())
-=======
     where target.ms >= pg_sequence_last_value(p_sequence) + 1000
->>>>>>> 57a0b4f (An idle worker looks at routes before there is work; publishing behind a line is as cheap under a held snapshot)
+       or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock())
 $$;
 
 comment on function penstock.raise_time_floor(regclass, timestamptz, interval) is
