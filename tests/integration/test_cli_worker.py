@@ -294,6 +294,7 @@ def test_dev_brings_its_own_database_and_takes_it_away(app: Path) -> None:
         with running(arguments, app, environ) as program:
             program.until(lambda: answers(port, "/readyz") == 200, "ready", 60)
             url = _engine(program)
+            assert f"to begin anew: rm -r {state}" in program.output
             with psycopg.connect(url, autocommit=True) as sql:
                 sql.execute("create table effects (number int, pid int)")
                 publish(sql, "jobs", 1)

@@ -237,3 +237,17 @@ async def test_resources_are_opened_for_a_drain(
     await orders.publish(tx, Order(1))
     await drain(ps, tx)
     assert steps == ["open", "handled", "close"]
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_draining_an_application_without_handlers_says_so(
+    ps: Penstock, orders: Topic[Order], tx: Connection, own: bool
+) -> None:
+    with pytest.warns(UserWarning, match="penstock_app"):
+        report = await drain(ps, tx if own else None)
+    assert report.finished == 0
+
+    @orders.on()
+    async def handler(event: Event[Order]) -> None: ...
+
+    await drain(ps, tx if own else None)  # nothing to do is no reason to warn

@@ -84,3 +84,10 @@ def test_the_page_says_plainly_whether_a_time_is_signed(name: str) -> None:
     assert isinstance(late, Rejected) is scheme.timestamped
     assert ("only dedupe protects" in page.text) is not scheme.timestamped
     assert f'"timestamp_signed": {str(scheme.timestamped).lower()}' in page.text
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_page_says_how_to_add_the_source_with_the_command(name: str) -> None:
+    text = page_of(name).text
+    (source,) = re.findall(rf"put_source\(\n    '{name}', '{name}', array\['(env:\w+)'\]", text)
+    assert f"penstock source add {name} --provider {name} --secret {source}" in text

@@ -192,3 +192,20 @@ def test_durations_are_read_and_written_back(text: str, seconds: int) -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no duration"):
         parse_duration(text)
+
+
+def test_a_command_that_is_nearly_one_is_named(cli: Cli) -> None:
+    ran = cli("stat")
+    assert ran.code == 2
+    assert "did you mean `penstock stats`?" in ran.err
+    assert "Did you mean 'list'?" in cli("destination", "lst").err
+    assert "did you mean" not in cli("nonsense").err
+
+
+def test_config_shows_numbers_as_they_are_typed(cli: Cli) -> None:
+    (line,) = [text for text in cli("config").out.splitlines() if text.startswith("port ")]
+    assert line.split()[1] == "8400"
+
+
+def test_an_error_without_words_of_its_own_says_its_title_once(cli: Cli) -> None:
+    assert cli("stats").err.splitlines()[0] == "PN002 no database named"

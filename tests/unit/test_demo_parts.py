@@ -167,7 +167,7 @@ def test_sparks_follow_the_values() -> None:
     assert spark([0, 4, 8]) == "▁▄█" or spark([0, 4, 8]) == "▁▅█"
 
 
-@pytest.mark.parametrize("width", [120, 80])
+@pytest.mark.parametrize("width", [120, 100, 80])
 def test_the_picture_fits_the_screen(width: int) -> None:
     show = Show(Plan())
     show.sample = Sample(1000, 0, 212, 788, 212)
@@ -181,6 +181,9 @@ def test_the_picture_fits_the_screen(width: int) -> None:
     lines = out.getvalue().splitlines()
     assert max(len(line) for line in lines) <= width
     assert any("1,000/1,000" in line for line in lines)
+    assert "seats" in lines[0], "left out from the end, and not cut"
+    assert lines[0].rstrip().endswith("/ ~00:50")
+    assert "…" not in lines[0]
     assert any("next: ledger database stopped" in line for line in lines)
     if width == 120:
         assert any("its 200 back in 12.9 s, 0 lost" in line for line in lines)

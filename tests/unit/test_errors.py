@@ -1,10 +1,12 @@
 import re
+import traceback
 
 import pytest
 
 from penstock.kernel import errors
 from penstock.kernel.catalogue import CATALOGUE
 from penstock.kernel.errors import LeaseLost, PenstockError, WrongUsage, error_for
+from penstock.kernel.grants import missing_grant
 
 
 def classes() -> list[type[PenstockError]]:
@@ -61,3 +63,34 @@ def test_a_code_that_sql_raised_finds_its_class() -> None:
 def test_a_class_without_an_entry_cannot_be_made() -> None:
     with pytest.raises(AssertionError, match="without a catalogue entry"):
         type("Stray", (PenstockError,), {"code": "PN999"})
+
+
+def test_a_traceback_shows_the_remedy() -> None:
+    error = WrongUsage("no such option", todo="see --help.")
+    shown = "".join(traceback.format_exception(error))
+    assert "what to do: see --help. (penstock explain PN005)" in shown
+
+
+@pytest.mark.parametrize(
+    ("message", "roles"),
+    [
+        ("permission denied for function outbox_put_destination", {"penstock_control"}),
+        ("permission denied for function outbox_replay", {"penstock_operator"}),
+        ("permission denied for function outbox_publish", {"penstock_outbox_ingest"}),
+        (
+            "permission denied for table outbox",
+            {"penstock_outbox_executor", "penstock_outbox_ingest"},
+        ),
+        ("permission denied for schema audit", {"ROLE"}),
+    ],
+)
+def test_a_missing_right_is_named_by_the_command_that_gives_it(
+    message: str, roles: set[str]
+) -> None:
+    remedy = missing_grant(message)
+    assert set(re.findall(r"penstock grant (\w+) to LOGIN --reason", remedy)) == roles
+
+
+def test_remedies_name_what_exists() -> None:
+    assert "PENSTOCK_HTTP_ALLOW_PRIVATE" in CATALOGUE["PN704"].todo
+    assert "doctor" not in CATALOGUE["PN003"].todo, "it could not reach the database either"

@@ -60,10 +60,10 @@ def test_retry_after_is_honoured_and_capped(text: str, wanted_s: float | None) -
 
 def test_no_answer_after_sending_is_unknown_unless_the_receiver_honours_the_key() -> None:
     lost = DownstreamFailed("x", sent=True, kind="TIMEOUT")
-    assert verdict_of_failure(lost, keyed=True) == Retry(code="TIMEOUT")
+    assert verdict_of_failure(lost, keyed=True) == Retry(code="TIMEOUT", reason="x")
     assert verdict_of_failure(lost, keyed=False) == Unknown("TIMEOUT")
     unsent = DownstreamFailed("x", sent=False, kind="NETWORK")
-    assert verdict_of_failure(unsent, keyed=False) == Retry(code="NETWORK")
+    assert verdict_of_failure(unsent, keyed=False) == Retry(code="NETWORK", reason="x")
 
 
 def test_the_signature_is_the_one_of_the_standard() -> None:

@@ -29,7 +29,8 @@ def config(invocation: Invocation, changed: bool) -> None:
                 "doc": row.spec.doc,
             }
         )
-    invocation.out.table(["setting", "value", Column("source", "from")], rows, empty="all defaults")
+    columns: list[str | Column] = ["setting", Column("value", exact=True), Column("source", "from")]
+    invocation.out.table(columns, rows, empty="all defaults")
 
 
 def masked(value: object) -> object:

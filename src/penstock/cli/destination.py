@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -258,11 +259,20 @@ def test(invocation: Invocation, name: str) -> int:
         "event_id": event,
         "verdict": verdict_name(verdict),
         "code": getattr(verdict, "code", ""),
-        "reason": getattr(verdict, "reason", ""),
+        "reason": getattr(verdict, "reason", "") or _phrase(getattr(verdict, "code", "")),
         "latency_ms": round(latency_ms, 1),
     }
     invocation.out.record(told)
     return 0 if isinstance(verdict, Done) else 1
+
+
+def _phrase(code: str) -> str:
+    """What a status means; the receiver's own words are not kept, they may quote the event."""
+    status = code.removeprefix("HTTP_")
+    try:
+        return f"the receiver answered {status} {HTTPStatus(int(status)).phrase}"
+    except ValueError:
+        return ""
 
 
 async def _try(invocation: Invocation, name: str) -> tuple[Verdict, UUID, float]:

@@ -4,13 +4,15 @@ import asyncio
 import hashlib
 import os
 import re
+import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,34 +38,44 @@ def dev(invocation: Invocation, *, reloading: bool, port: int | None) -> int:
     # Without this a SIGTERM would end the process and leave the databases running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
-        for name, url in stack.enter_context(_databases(invocation)).items():
-            invocation.overrides[name] = url
+        started = stack.enter_context(_databases(invocation))
+        for setting, cluster in started.items():
+            invocation.overrides[setting] = cluster.url()
         invocation.__dict__.pop("settings", None)  # read again, with the addresses
         _migrate(invocation)
+        _tell(invocation, started)
         if reloading:
             return _reload(invocation, port)
         return _serve(invocation, port)
 
 
 @contextmanager
-def _databases(invocation: Invocation) -> Iterator[dict[str, str]]:
-    """The addresses to use in place of settings; clusters of this project, kept between runs."""
+def _databases(invocation: Invocation) -> Iterator[dict[str, Any]]:
+    """Clusters of this project by the settings they stand for, kept between runs."""
     settings = invocation.settings
     if settings.database_url is not None:
         yield {}
         return
     postgres = import_module("penstock.postgres")
-    urls: dict[str, str] = {}
+    started: dict[str, Any] = {}
     with ExitStack() as stack:
         wanted = {"database_url": "engine"}
         if any(product.name == "ledger" for product in available_products()):
             wanted["ledger_url"] = "ledger"
         for setting, name in wanted.items():
             cluster = postgres.named_cluster(f"{_project()}-{name}", state_dir=_state_dir(settings))
-            stack.enter_context(cluster)
-            urls[setting] = cluster.url()
-            invocation.out.say(f"{name:<8} {cluster.url()}")
-        yield urls
+            started[setting] = stack.enter_context(cluster)
+        yield started
+
+
+def _tell(invocation: Invocation, started: Mapping[str, Any]) -> None:
+    """Where the databases are, once they can be used: whoever reads an address may open it."""
+    for cluster in started.values():
+        name = cluster.name.rpartition("-")[2]
+        invocation.out.say(f"{name:<8} {cluster.url()}")
+    places = " ".join(shlex.quote(str(cluster.data_dir)) for cluster in started.values())
+    if places:
+        invocation.out.say(f"kept for the next time; to begin anew: rm -r {places}")
 
 
 def _project() -> str:

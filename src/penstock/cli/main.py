@@ -4,8 +4,10 @@ Exit codes: 0 fine, 1 a finding, 2 wrong usage, 3 database not reachable, 4 sche
 mismatch, 5 refused for safety. A command may return an int: its exit code.
 """
 
+import difflib
 import importlib
 import importlib.metadata
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -230,7 +232,7 @@ def _as_ours(error: Exception) -> PenstockError:
         return error
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else PROGRAM
-        return WrongUsage(error.format_message(), todo=f"see `{path} --help`.")
+        return WrongUsage(error.format_message(), todo=f"{_near(error, path)}see `{path} --help`.")
     if isinstance(error, click.ClickException):
         return WrongUsage(error.format_message())
     if isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
@@ -244,6 +246,16 @@ def _as_ours(error: Exception) -> PenstockError:
         mask_text(f"{type(error).__name__}: {error}"),
         todo="run it again with -v for the traceback, and report it.",
     )
+
+
+def _near(error: click.UsageError, path: str) -> str:
+    """The command that was probably meant; inside groups that are loaded click says so itself."""
+    wrong = re.fullmatch(r"No such command '([^']+)'\.", error.format_message())
+    if wrong is None or error.ctx is None or not isinstance(error.ctx.command, click.Group):
+        return ""
+    known = error.ctx.command.list_commands(error.ctx)
+    near = difflib.get_close_matches(wrong.group(1), known, n=1, cutoff=0.5)
+    return f"did you mean `{path} {near[0]}`? Or " if near else ""
 
 
 def main() -> None:

@@ -28,16 +28,25 @@ Row = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: the key of the row, its heading, and how it is aligned."""
+    """One column of a table: the key of the row, its heading, and how it is aligned.
+
+    `exact` columns show numbers as they would be typed, without separators.
+    """
 
     key: str
     heading: str = ""
     right: bool = False
+    exact: bool = False
 
     @property
     def title(self) -> str:
         """The heading, or the key in words."""
         return self.heading or self.key.replace("_", " ")
+
+    def cell(self, value: object) -> str:
+        """A value as this column shows it."""
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return str(value) if self.exact and number else shown(value)
 
 
 def plain(value: object) -> Any:
@@ -123,7 +132,7 @@ class Output:
             self.say(empty)
             return
         named = [column if isinstance(column, Column) else Column(column) for column in columns]
-        cells = [[shown(row.get(column.key)) for column in named] for row in rows]
+        cells = [[column.cell(row.get(column.key)) for column in named] for row in rows]
         if not _rich_table(named, cells):
             _plain_table(named, cells)
 

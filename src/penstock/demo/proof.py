@@ -95,7 +95,7 @@ def lines(show: Show, evidence: Evidence) -> list[str]:
     if control is not None:
         found.append(
             f"same faults, naive version:  oversold {control.oversold}, lost {control.lost}, "
-            f"double {control.double}   (of {control.promised} promises)"
+            f"double {control.double}   (of {control.promised} buyers who were told yes)"
         )
     return found
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from penstock.demo.plan import POOL
 from penstock.demo.show import Fault, Show
 
+NAME = " penstock demo"
 USUAL_S = 50
 PANEL_LINES = 10
 WIDE = 110
@@ -30,7 +31,7 @@ def picture(show: Show, width: int) -> RenderableType:
         both.add_row(sale, faults)
         panels = both
     refused = Panel(_refused(show), title="refused, on purpose", title_align="left")
-    parts: list[RenderableType] = [_head(show), panels, refused]
+    parts: list[RenderableType] = [_head(show, width), panels, refused]
     parts += [Text(f" {link}", style="dim", no_wrap=True) for link in show.links]
     if show.proof:
         parts.append(Rule("proof", style="dim"))
@@ -52,18 +53,24 @@ def spark(values: Sequence[float], width: int = 16) -> str:
     return "".join(_BLOCKS[1 + round(value / top * (len(_BLOCKS) - 2))] for value in last)
 
 
-def _head(show: Show) -> RenderableType:
+def _head(show: Show, width: int) -> RenderableType:
+    """What runs and for how long; what a narrow screen has no room for is left out, not cut."""
     plan = show.plan
+    time = f"{clock(show.elapsed_s)} / ~{clock(USUAL_S)} "
+    facts = [f"{plan.slots:,} seats", f"{plan.buyers:,} buyers", f"seed {plan.seed}", "2 databases"]
+    while facts and len(_title(facts)) + len(time) >= width:
+        facts.pop()
     line = Table.grid(expand=True)
     line.add_column(no_wrap=True)
     line.add_column(justify="right", no_wrap=True)
-    title = Text.assemble(
-        (" penstock demo", "bold"),
-        f" · {POOL} · {plan.slots:,} seats · {plan.buyers:,} buyers · 2 databases"
-        f" · seed {plan.seed}",
-    )
-    line.add_row(title, f"{clock(show.elapsed_s)} / ~{clock(USUAL_S)} ")
+    title = Text(_title(facts))
+    title.stylize("bold", 0, len(NAME))
+    line.add_row(title, time)
     return line
+
+
+def _title(facts: Sequence[str]) -> str:
+    return " · ".join((NAME, POOL, *facts))
 
 
 def _panel(title: str, inside: RenderableType) -> Panel:

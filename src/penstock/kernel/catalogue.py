@@ -36,7 +36,8 @@ _ENTRIES = (
         "PN003",
         "database not reachable",
         "no connection could be made.",
-        "check that the server runs and the URL is right: `penstock doctor`.",
+        "check that the server runs and that the address is right; `penstock config` shows which "
+        "one is used and where it comes from.",
         retryable=True,
         http_status=503,
         exit_code=3,

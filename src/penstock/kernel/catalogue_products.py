@@ -184,7 +184,8 @@ PRODUCT_ENTRIES = (
         "PN704",
         "address refused",
         "the URL is not https, or leads to an address that is not public.",
-        "allow the host or network explicitly in http.allow_private if it is meant.",
+        "if it is meant, name the host or network in PENSTOCK_HTTP_ALLOW_PRIVATE "
+        "(`http_allow_private` in penstock.toml).",
     ),
     Entry(
         "PN705",

@@ -23,6 +23,7 @@ from penstock.kernel.errors import (
     SchemaMissing,
     error_for,
 )
+from penstock.kernel.grants import missing_grant
 from penstock.kernel.queue import Connection
 
 PooledConnection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
@@ -89,17 +90,6 @@ def _translate_sqlstate(error: asyncpg.PostgresError) -> PenstockError | None:
             "`penstock config` shows where it comes from.",
         )
     return None
-
-
-def missing_grant(message: str) -> str:
-    """The command that would give the missing right, as far as the message tells."""
-    for product in ("outbox", "intake", "payments", "inbox"):
-        if product in message:
-            return (
-                f"run `penstock grant penstock_{product}_executor to LOGIN` for a worker, or "
-                f"`penstock grant penstock_{product}_ingest to LOGIN` for a producer"
-            )
-    return "run `penstock grant penstock_operator to LOGIN` as an administrator"
 
 
 @contextmanager

@@ -51,6 +51,8 @@ class PenstockError(Exception):
         self.happened = happened or self.entry.happened
         self.todo = todo or self.entry.todo
         super().__init__(self.what)
+        # A traceback shows notes: who meets the error in Python reads the remedy as well.
+        self.add_note(f"what to do: {self.todo} (penstock explain {self.code})")
 
     @property
     def entry(self) -> Entry:
@@ -63,7 +65,8 @@ class PenstockError(Exception):
         return self.entry.retryable
 
     def __str__(self) -> str:
-        return f"{self.code} {self.entry.title}: {self.what}"
+        title = f"{self.code} {self.entry.title}"
+        return title if self.what == self.entry.title else f"{title}: {self.what}"
 
     def explain(self) -> str:
         """The full form for people: code, what happened, what to do, where to read more."""

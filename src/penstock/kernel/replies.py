@@ -53,7 +53,7 @@ def verdict_of(
 def verdict_of_failure(error: DownstreamFailed, *, keyed: bool) -> Verdict:
     """What no answer means: retried if it was not sent, or if the receiver honours our key."""
     if keyed or not error.sent:
-        return Retry(code=error.kind)
+        return Retry(code=error.kind, reason=error.what)
     return Unknown(error.kind)
 
 

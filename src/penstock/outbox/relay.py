@@ -34,6 +34,7 @@ OPEN_S = 30.0
 TRY_AGAIN_S = 10.0
 TELL_AGAIN_S = 60.0
 FAULT_LENGTH_MAX = 500
+UNTOLD = ""  # what the worker before this one told may not hold any more
 
 Close: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
@@ -48,7 +49,7 @@ class _Served:
     close: Close | None = None
     opening: "asyncio.Task[None] | None" = None
     fault: str | None = None
-    told: str | None = None
+    told: str | None = UNTOLD
     told_at: float = 0.0
     try_at: float = 0.0
 
@@ -140,11 +141,12 @@ class Relay:
         except Exception as error:  # the boundary to drivers: whatever it was, the others go on
             said = error.what if isinstance(error, PenstockError) else str(error)
             self._fail(served, f"{type(error).__name__}: {said}")
-            return
+        else:
+            served.fault = None
+            self._changed = True
         finally:
             served.opening = None
-        served.fault = None
-        self._changed = True
+        await self._tell_faults()  # a pump with nothing to do may not look again for long
 
     async def _handler(self, destination: Destination) -> tuple[Handler, Close | None]:
         settings = self._lending.settings
@@ -189,7 +191,11 @@ class Relay:
         due = {
             name: served.fault
             for name, served in self._served.items()
-            if served.fault != served.told or (served.fault and now - served.told_at > TELL_AGAIN_S)
+            if (served.fault or served.handler)
+            and (
+                served.fault != served.told
+                or (served.fault and now - served.told_at > TELL_AGAIN_S)
+            )
         }
         if not due:
             return
@@ -199,7 +205,8 @@ class Relay:
         except PASSING_ERRORS:
             return
         for name, fault in due.items():
-            self._served[name].told, self._served[name].told_at = fault, now
+            if served := self._served.get(name):
+                served.told, served.told_at = fault, now
 
     async def _wait_for_openings(self) -> None:
         """So that working a queue off once does not end before it has begun."""

@@ -1,5 +1,6 @@
 """Handle what was published, inside a test: with a worker, or on the test's own transaction."""
 
+import warnings
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +51,8 @@ async def drain(
     """
     if conn is None:
         async with ps:
-            return await ps.work(only=only, until_idle=True)
+            report = await ps.work(only=only, until_idle=True)
+        return _told(ps, report)
     counts: Counter[str] = Counter()
     borrowed = _Borrowed(conn)
     with ThreadPoolExecutor(1) as threads:
@@ -68,7 +70,20 @@ async def drain(
                 assignment = await part.assignment(lending)
                 if assignment is not None:
                     await _drain(assignment, borrowed, counts)
-    return WorkReport.of(counts)
+    return _told(ps, WorkReport.of(counts))
+
+
+def _told(ps: Penstock, report: WorkReport) -> WorkReport:
+    """A test that finds nothing done should learn that nobody was there to do it."""
+    if report == WorkReport.of(Counter()) and not (
+        ps.outbox.registrations or ps.inbox.registrations or ps.payments.rails
+    ):
+        warnings.warn(
+            "drain did nothing: the application has no handlers; with the fixture `ps`, say in the"
+            " ini file which one is tested: penstock_app = module:attribute",
+            stacklevel=3,
+        )
+    return report
 
 
 class _Borrowed(Database):

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.integration.relay.conftest import SECRET
+from tests.support.brokers import free_port
 from tests.support.cli import Cli, make_cli
 from tests.support.receiver import Receiver, receiving
 
@@ -129,7 +130,16 @@ def test_a_destination_is_tried(cli: Cli, elsewhere: Receiver) -> None:
     elsewhere.answering = lambda _one: 500
     ran = cli("--json", "destination", "test", "acme")
     assert (ran.code, ran.document["code"]) == (1, "HTTP_500")
+    elsewhere.answering = lambda _one: 403
+    assert "the receiver answered 403 Forbidden" in cli("destination", "test", "acme").out
     assert cli("destination", "test", "nobody").code == 1
+
+
+def test_a_destination_that_is_not_there_says_why(cli: Cli) -> None:
+    assert _add(cli, f"http://127.0.0.1:{free_port()}/").code == 0
+    ran = cli("--json", "destination", "test", "acme")
+    assert (ran.code, ran.document["code"]) == (1, "NETWORK")
+    assert ran.document["reason"].startswith("127.0.0.1: ")
 
 
 def test_routes_and_topics(cli: Cli, sql: Any) -> None:

@@ -328,6 +328,17 @@ async def test_a_handler_and_a_destination_get_the_same_event(
     assert receiver.ids() == Counter(events)
 
 
+async def test_a_fault_of_an_earlier_worker_is_taken_back(
+    ps: Penstock, conn: Connection, receiver: Receiver
+) -> None:
+    await put(conn, "acme", config={"url": receiver.url()})
+    await conn.execute("select app.outbox_fault('{acme}', '{its secret was missing}')")
+    faults = "select count(*) from app.outbox_destination_stats where fault is not null"
+    assert await counts(conn, faults, 1)
+    async with working(ps):
+        await until(lambda: counts(conn, faults, 0), "it is no longer said to be unusable")
+
+
 async def test_a_destination_cannot_be_made_to_use_another_secret_of_the_worker(
     database_url: str, conn: Connection, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

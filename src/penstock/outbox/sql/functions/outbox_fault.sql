@@ -7,6 +7,7 @@ as $$
         fault_at = case when f.fault is not null then penstock.clock() end
     from unnest(p_destinations, p_faults) as f (name, fault)
     where d.name = f.name and d.kind <> 'python'
+      and (f.fault is not null or d.fault is not null)
 $$;
 
 comment on function app.outbox_fault(text[], text[]) is
