@@ -6,14 +6,17 @@ from typing import Any, TypeVar
 
 from penstock.inbox import store
 from penstock.inbox.forwarding import Forwarding, ignore
-from penstock.inbox.model import QUEUE
+from penstock.inbox.model import QUEUE, Route
 from penstock.inbox.queue import InboxEffects, InboxEnding, InboxQueue, Line
+from penstock.inbox.roster import RouteRoster, Rows
 from penstock.kernel.codec import Decode, decoder
 from penstock.kernel.errors import BadHandler, BadPayload
+from penstock.kernel.handler import Handler
 from penstock.kernel.handlers import BoundHandler, Options, Registration
 from penstock.kernel.injection import Resources, plan_for
 from penstock.kernel.lending import Lending
 from penstock.kernel.scheduler import Job
+from penstock.kernel.settings import Settings
 from penstock.kernel.worker import Assignment
 
 H = TypeVar("H", bound=Callable[..., object])
@@ -122,46 +125,40 @@ class Inbox:
         return list(dict.fromkeys(kind for kinds in asked for kind in kinds))
 
     async def assignment(self, lending: Lending) -> Assignment | None:
-        """The inbox with its bound handlers and routes; None when nothing takes an event."""
-        lines = {**await self._routed(lending), **self.registrations}
-        if not lines:
-            return None
-        lines = {**await self._ignored(lending, lines), **lines}
-        queue = InboxQueue(list(lines))
-        runtime = await lending.runtime(
-            queue,
-            InboxEnding(),
-            calls=sum(r.options.concurrency for r in lines.values()),
-            effects=InboxEffects(lending.database),
+        """The inbox with its bound handlers, and a roster of the routes that are rows."""
+        async with lending.database.connection() as conn:
+            routed = await store.may_route(conn)
+        if not routed and not self.registrations:
+            return None  # a worker of other queues, with rights for those
+        queue = InboxQueue(list(self.registrations))
+        calls = sum(r.options.concurrency for r in self.registrations.values())
+        effects = InboxEffects(lending.database)
+        runtime = await lending.runtime(queue, InboxEnding(), calls=calls, effects=effects)
+        own = {line.name: BoundHandler(r, runtime) for line, r in self.registrations.items()}
+        if not routed:
+            return Assignment(queue, own)
+
+        def bound(line: Line, route: Route | None) -> Handler:
+            return BoundHandler(self._of_route(line, route, lending.settings), runtime)
+
+        async def read() -> Rows:
+            async with lending.database.connection() as conn:
+                return Rows.of(await store.routes(conn), await store.sources(conn))
+
+        roster = RouteRoster(
+            queue, list(self.registrations), read=read, bind=bound, events=lending.events
         )
-        return Assignment(queue, {line.name: BoundHandler(r, runtime) for line, r in lines.items()})
+        roster.take(await read())
+        handlers = {**roster.handlers, **own}
+        return Assignment(queue, handlers, roster, idle=not handlers)
 
-    async def _routed(self, lending: Lending) -> dict[Line, Registration]:
-        """Routes that are rows, as handlers; one of the application's own goes before."""
-        async with lending.database.connection() as conn:
-            routes = await store.routes(conn)
-        found: dict[Line, Registration] = {}
-        for route in routes:
-            line = Line(route.source, route.pattern)
-            forward = self._forwarding.handler(route, lending.settings)
-            found[line] = self._registration(line, forward, _options(8, 1, timeout_s=30))
-        return found
-
-    async def _ignored(
-        self, lending: Lending, lines: Mapping[Line, Registration]
-    ) -> dict[Line, Registration]:
-        """For sources that say so, a handler that does nothing takes what no other takes."""
-        served = {line.source for line in lines}
-        async with lending.database.connection() as conn:
-            sources = await store.sources(conn)
-        options = _options(1, 500, timeout_s=30)
-        return {
-            Line(s.source, "*"): self._registration(
-                Line(s.source, "*"), ignore, options, batch=True
-            )
-            for s in sources
-            if s.unhandled == "ignore" and s.source in served
-        }
+    def _of_route(self, line: Line, route: Route | None, settings: Settings) -> Registration:
+        """What a route does with its events; without one they are ignored."""
+        if route is None:
+            options = _options(1, 500, timeout_s=30)
+            return self._registration(line, ignore, options, batch=True)
+        forward = self._forwarding.handler(route, settings)
+        return self._registration(line, forward, _options(8, 1, timeout_s=30))
 
     def jobs(self, lending: Lending) -> Mapping[str, Job]:
         """Archive, memory and counters; partitions made ahead and dropped by retention."""

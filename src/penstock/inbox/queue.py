@@ -61,6 +61,12 @@ class InboxQueue:
 
     def __init__(self, lines: Sequence[Line] | None = None) -> None:
         self._lines = None if lines is None else sorted(lines, key=lambda line: line.weight)
+        self._waiting: frozenset[Line] = frozenset()
+
+    def serve(self, lines: Sequence[Line], *, waiting: Sequence[Line] = ()) -> None:
+        """Claim for these lines from now on; what fits one of the `waiting` ones is left alone."""
+        self._lines = sorted((*lines, *waiting), key=lambda line: line.weight)
+        self._waiting = frozenset(waiting)
 
     async def policy(self, conn: Connection) -> Policy:
         """The numbers this queue runs by."""
@@ -90,7 +96,7 @@ class InboxQueue:
                 owner,
                 [line.source for line in lines],
                 [line.like for line in lines],
-                [line.name in skip for line in lines],
+                [line.name in skip or line in self._waiting for line in lines],
             )
         return [_item(row, lines, before) for row in rows]
 

@@ -254,11 +254,13 @@ async def put_route(conn: Connection, *args: object) -> UUID:
     return audit_id
 
 
+async def may_route(conn: Connection) -> bool:
+    """Whether there is an inbox here that this login may work on; asking breaks nothing."""
+    return bool((await call(conn, _MAY_ROUTE))[0]["may"])
+
+
 async def routes(conn: Connection) -> list[Route]:
-    """The routes in use; none where the inbox is not installed or not ours to work on."""
-    rows = await call(conn, _MAY_ROUTE)
-    if not rows[0]["may"]:
-        return []
+    """The routes in use."""
     query = "select source, pattern, kind, target, secret_ref from webhook.routes()"
     return [Route(**row) for row in await call(conn, query)]
 

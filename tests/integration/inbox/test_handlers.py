@@ -271,3 +271,28 @@ async def test_a_test_can_drain_on_its_own_open_transaction(
     assert await effects(inbox) == [("a", "done")]
     await transaction.rollback()
     assert await effects(inbox) == []
+
+
+async def test_an_outage_of_two_seconds_makes_no_dead_letter(
+    ps: Penstock, inbox: SqlInbox, stripe: UUID
+) -> None:
+    """Attempts that came one right after the other would all be used up before it ends."""
+    now_s = 0.0
+    tried: list[float] = []
+
+    @ps.inbox.on("stripe")
+    async def handler(event: Event[Any]) -> None:
+        tried.append(now_s)
+        if now_s < 2:
+            raise ConnectionError("away")
+
+    await inbox.send(stripe, *(f"evt_{n}" for n in range(3)))
+    for _ in range(12):
+        await drain(ps, only={"inbox"})
+        await inbox.advance(timedelta(seconds=0.5))
+        now_s += 0.5
+        await inbox.tend()
+    rows = await inbox.conn.fetch("select distinct status from webhook_events")
+    assert [row["status"] for row in rows] == ["success"]
+    assert len(tried) == 6, "each was tried at once, and once more when all was well again"
+    assert await inbox.conn.fetchval("select count(*) from webhook.inbox_dead") == 0

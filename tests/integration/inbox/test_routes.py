@@ -1,15 +1,19 @@
 """Events that go straight on: signed over HTTP, or to an allowed function in the same commit."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import web
 from tests.support.inbox import SqlInbox, arrival
+from tests.support.waiting import until
 
 from penstock import Event, Penstock
 from penstock.inbox import store
+from penstock.kernel.events import Observation, SourceUnusable
 from penstock.kernel.secrets import Secret
 from penstock.kernel.settings import Settings, with_values
 from penstock.kernel.signing import signature_headers
@@ -137,3 +141,83 @@ async def test_a_handler_of_the_application_goes_before_a_route(
     await inbox.send(stripe, "evt_2", kind="other")
     await drain(ps, only={"inbox"})
     assert (seen, len(receiver.got)) == (["mine"], 1)
+
+
+@asynccontextmanager
+async def _working(ps: Penstock) -> AsyncIterator[list[Observation]]:
+    seen: list[Observation] = []
+    ps.subscribe(seen.append)
+
+    @ps.inbox.on("other")  # a worker has to have something to do when it starts
+    async def other(event: Event[dict[str, Any]]) -> None: ...
+
+    async with ps:
+        task = asyncio.create_task(ps.work(only=["inbox"]))
+        try:
+            yield seen
+            assert not task.done(), "the worker ended by itself"
+        finally:
+            ps.stop()
+            await asyncio.wait_for(task, 20)
+
+
+async def _stored_as(inbox: SqlInbox, event_id: str, status: str) -> bool:
+    return await inbox.status(event_id) == status
+
+
+async def test_routes_come_change_and_go_while_a_worker_runs(
+    ps: Penstock, inbox: SqlInbox, stripe: UUID, receiver: Receiver
+) -> None:
+    async with _working(ps):
+        await inbox.send(stripe, "evt_1")
+        await _route(inbox, "http", receiver.url)
+        await until(lambda: _stored_as(inbox, "evt_1", "success"), "a new route takes it")
+        receiver.status = 400
+        await inbox.conn.execute("""
+            create function public.take(p_event jsonb) returns void language sql as $$
+                insert into effects (event_id) values (p_event ->> 'event_id') $$;
+            insert into webhook.route_functions values ('public.take')""")
+        await _route(inbox, "sql", "public.take")
+        await until(lambda: _moved(inbox, stripe), "the changed route takes the next ones")
+        await inbox.conn.execute("update webhook_routes set enabled = false")
+        await until(lambda: _left_alone(inbox, stripe), "without a route they wait")
+
+
+async def _moved(inbox: SqlInbox, stripe: UUID) -> bool:
+    """Whether an event sent now goes to the function; the worker may not have looked yet."""
+    event_id = f"evt_{uuid4()}"
+    await inbox.send(stripe, event_id)
+    await until(lambda: _ended(inbox, event_id), "it is handled either way")
+    return bool(await inbox.conn.fetchval("select count(*) from effects"))
+
+
+async def _ended(inbox: SqlInbox, event_id: str) -> bool:
+    return await inbox.status(event_id) in {"success", "dead_letter"}
+
+
+async def _left_alone(inbox: SqlInbox, stripe: UUID) -> bool:
+    event_id = f"evt_{uuid4()}"
+    await inbox.send(stripe, event_id)
+    for _ in range(20):
+        if await _ended(inbox, event_id):
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+async def test_a_route_that_cannot_be_used_holds_its_events_and_nobody_elses(
+    ps: Penstock, inbox: SqlInbox, stripe: UUID, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LATER_SECRET", raising=False)
+    await _route(inbox, "http", receiver.url)
+    args = ("charge.*", "http", receiver.url, "env:LATER_SECRET", "test", None)
+    await store.put_route(inbox.conn, "stripe", *args)
+    await inbox.send(stripe, "evt_1", kind="charge.refunded")
+    await inbox.send(stripe, "evt_2", kind="invoice.paid")
+    async with _working(ps) as seen:
+        await until(lambda: _stored_as(inbox, "evt_2", "success"), "the other route works")
+        (told,) = [each for each in seen if isinstance(each, SourceUnusable)]
+        assert (told.source, "LATER_SECRET" in told.reason) == ("stripe", True)
+        assert await inbox.status("evt_1") == "pending", "and is not sent unsigned, nor elsewhere"
+        monkeypatch.setenv("LATER_SECRET", ROUTE_SECRET)
+        await until(lambda: _stored_as(inbox, "evt_1", "success"), "a secret that appears is found")
