@@ -1,5 +1,6 @@
 -- Events come as one JSON array: a text is what every driver sends quickly, arrays are not. COPY was
--- tried: it needs a temporary table, because rows are secured, and gained a tenth.
+-- measured: straight into the table it is a quarter to a third faster, but refused where rows are secured;
+-- through a table or a view that producers may write to it is slower than this.
 create or replace function app.outbox_publish_many(
     p_topic        text,
     p_events       jsonb,
