@@ -13,7 +13,7 @@ from penstock.kernel.lanes import Lane
 from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Item
 from penstock.kernel.verdict import DONE
-from penstock.kernel.wakeup import Wakeup
+from penstock.kernel.wakeup import QUIET_S, Wakeup
 
 
 def _item(key: int) -> Item:
@@ -112,6 +112,21 @@ async def test_a_doorbell_ends_the_wait_at_once() -> None:
     started = monotonic()
     assert await asyncio.wait_for(wakeup.wait(ready), 5) == "doorbell"
     assert monotonic() - started < 2
+
+
+async def test_a_wait_says_who_rang_first_and_own_work_cuts_the_pause_short() -> None:
+    wakeup = Wakeup(60.0)
+
+    async def ready() -> bool:
+        return False
+
+    wakeup.ring("notify")
+    assert await wakeup.wait(ready) == "notify"
+    wakeup.ring("notify")
+    asyncio.get_running_loop().call_soon(wakeup.ring, "busy")
+    started = monotonic()
+    assert await wakeup.wait(ready) == "notify"
+    assert monotonic() - started < QUIET_S["notify"] / 2
 
 
 async def test_answers_that_cannot_be_taken_down_fail_their_items_and_the_lane_goes_on() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -98,19 +98,7 @@ class SqlPayments:
         rows = await self.conn.fetch(
             "select * from claim_payment_outbox($1" + named + ")", limit, *options.values()
         )
-        return [
-            Flight(
-                row["outbox_id"],
-                row["lease_token"],
-                row["participant_id"],
-                row["sequence_id"],
-                row["attempt_no"],
-                row["attempt"],
-                row["lease_epoch"],
-            )
-            for row in rows
-            if row["outbox_id"] is not None
-        ]
+        return [_flight(row) for row in rows if row["outbox_id"] is not None]
 
     async def send(self, flights: Sequence[Flight]) -> set[UUID]:
         """The last look before sending; returns what may be sent."""
@@ -140,6 +128,29 @@ class SqlPayments:
         )
         became = {row["outbox_id"]: row["state"] for row in rows}
         return [became[flight.id] for flight in flights]
+
+    async def finish_and_claim(
+        self,
+        flights: Sequence[Flight],
+        state: str = "DISPATCHED",
+        *,
+        participants: Sequence[str] | None = None,
+        delay_s: float = 0,
+        rails: Sequence[str] | None = None,
+        skip: Sequence[str] = (),
+    ) -> tuple[list[str], list[Flight]]:
+        """End dispatches and claim the next of their participants: what became of each, claims."""
+        count = len(flights)
+        nothing = [None] * count
+        rows = await self.conn.fetch(
+            "select * from finish_and_claim_payments($1, $2, $3, $4, $5, $5, $5, $5, $6, $7,"
+            " $8, $9, $10)",
+            *(*_keys(flights), [state] * count, [delay_s] * count, nothing, nothing),
+            *(participants or [flight.participant for flight in flights], uuid4(), rails, skip),
+        )
+        became = {row["ended_id"]: row["ended_state"] for row in rows}
+        claims = [_flight(row) for row in rows if row["outbox_id"] is not None]
+        return [became[flight.id] for flight in flights], claims
 
     async def extend(self, flights: Sequence[Flight]) -> set[UUID]:
         """Prolong leases; returns what is lost."""
@@ -204,6 +215,18 @@ class SqlPayments:
     async def advance(self, by: timedelta) -> None:
         """Move the database's clock, for everybody."""
         await self.conn.execute("update penstock.test_clock set shift = shift + $1", by)
+
+
+def _flight(row: asyncpg.Record) -> Flight:
+    return Flight(
+        row["outbox_id"],
+        row["lease_token"],
+        row["participant_id"],
+        row["sequence_id"],
+        row["attempt_no"],
+        row["attempt"],
+        row["lease_epoch"],
+    )
 
 
 def _keys(flights: Sequence[Flight]) -> tuple[list[UUID], list[UUID]]:

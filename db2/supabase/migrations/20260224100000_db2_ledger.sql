@@ -483,7 +483,9 @@ revoke all on function penstock.may_run(text) from public;
 -- kernel/functions/milliseconds.sql
 create or replace function penstock.milliseconds(p_at timestamptz) returns bigint
 language sql immutable parallel safe
-as $$ select floor(extract(epoch from p_at) * 1000)::bigint $$;
+as $$
+    select floor(extract(epoch from p_at - timestamptz '1970-01-01 00:00:00+00') * 1000)::bigint
+$$;
 comment on function penstock.milliseconds(timestamptz) is 'Unix milliseconds, as sequences hold them.';
 revoke all on function penstock.milliseconds(timestamptz) from public;
 
@@ -1098,7 +1100,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', '5163478afff642c92dbbc5000017c81c6d0e500e3aa1fc7f6358e90372f4e548')
+values ('kernel', 1, 'definitions', '01347ba1fa178a6619ef2ba4fb23b319574d787df429c8811ae0da23e4342bfc')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1115,7 +1117,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', '99d21d83c57a35ff15c85f627d5cfaf4ffc0846f60228ee3cfdb760b07b52edd')
+values ('file kernel/functions', 'file', 'kernel', '1', '71dfcf22a5bf4a3b289392a92102a4d318beb3d27ed160bb59d66656803a3ba4')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

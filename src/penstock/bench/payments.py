@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from math import ceil
 from time import monotonic
 from typing import TypeAlias
 from uuid import UUID, uuid4
@@ -15,7 +16,7 @@ from penstock.bench.report import BenchReport, describe_machine
 from penstock.kernel.schema import migrate
 from penstock.payments import store
 from penstock.payments.instruction import Instruction
-from penstock.payments.model import Ending, EndState, NewPayment
+from penstock.payments.model import Claimed, Ending, EndState, NewPayment
 from penstock.payments.rails import RailOutcome, Sent
 from penstock.postgres import throwaway_cluster
 
@@ -146,7 +147,7 @@ class _Bench:
             await work
         ordered = sorted(waits_ms)
         self.report.figure("enqueue_to_rail_ms_p50", ordered[len(ordered) // 2])
-        self.report.figure("enqueue_to_rail_ms_p95", ordered[int(len(ordered) * 0.95)])
+        self.report.figure("enqueue_to_rail_ms_p95", ordered[ceil(len(ordered) * 0.95) - 1])
 
 
 async def bench_payments(plan: Plan, progress: Progress) -> BenchReport:
@@ -177,6 +178,12 @@ def _application(url: str, rail: _Instant) -> Penstock:
     return ps
 
 
+def _paid(payment: Claimed) -> Ending:
+    return Ending(
+        payment.outbox_id, payment.lease_token, EndState.DISPATCHED, delay_s=0.0, latency_ms=0
+    )
+
+
 async def _timed(work: Awaitable[object]) -> float:
     started = monotonic()
     await work
@@ -184,6 +191,7 @@ async def _timed(work: Awaitable[object]) -> float:
 
 
 async def _bare(url: str) -> None:
+    """The same protocol: while a claim has gone round, whoever ends one takes its next."""
     conn = await asyncpg.connect(url)
     owner = uuid4()
     after = ""
@@ -196,8 +204,13 @@ async def _bare(url: str) -> None:
             misses += found.idle
             continue
         misses = 0
-        await store.mark_sent(conn, found.payments)
-        await store.finish(
-            conn, [Ending(p.outbox_id, p.lease_token, EndState.DISPATCHED) for p in found.payments]
-        )
+        payments = found.payments
+        while payments:
+            await store.mark_sent(conn, payments)
+            _, payments = await store.finish_and_claim(
+                conn,
+                [_paid(payment) for payment in payments],
+                participants=[p.participant_id for p in payments],
+                owner=owner,
+            )
     await conn.close()

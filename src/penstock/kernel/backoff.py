@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from random import Random
+from random import Random, SystemRandom
+
+# Shared: a generator of its own would cost each series of tries more than all the rest of it.
+_RANDOM = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +14,7 @@ class Backoff:
 
     base_s: float = 1.0
     cap_s: float = 300.0
-    random: Random = field(default_factory=Random, compare=False, repr=False)
+    random: Random = field(default=_RANDOM, compare=False, repr=False)
 
     def delay_s(self, attempt: int, *, retry_after_s: float | None = None) -> float:
         """Seconds to wait after the given attempt (1 = first); Retry-After is honoured, capped."""

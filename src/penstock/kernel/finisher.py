@@ -3,12 +3,15 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic
-from typing import assert_never
+from typing import TypeAlias, assert_never
+from uuid import UUID
 
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.database import PASSING_ERRORS, Database
 from penstock.kernel.events import (
+    Claimed,
     Disconnected,
     Events,
     Finished,
@@ -17,7 +20,7 @@ from penstock.kernel.events import (
     ItemDied,
 )
 from penstock.kernel.failpoints import failpoint
-from penstock.kernel.queue import Item, Outcome, Queue, ends_at_limit
+from penstock.kernel.queue import Item, Outcome, Queue, Successive, ends_at_limit
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
 
 
@@ -39,6 +42,19 @@ def verdict_name(verdict: Verdict) -> str:
 _COUNTED_AS = {"done": "finished", "retry": "retried", "reject": "rejected", "unknown": "held"}
 
 
+# What was written, and what was claimed in the same commit.
+Written: TypeAlias = Callable[[Sequence[Item], Sequence[Item]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """How a successive queue claims where it finishes; `skip` names full lanes, None forbids it."""
+
+    queue: Successive
+    owner: UUID
+    skip: Callable[[], Sequence[str] | None]
+
+
 class Finisher:
     """Collects outcomes of one queue and writes them, at most one statement at a time."""
 
@@ -50,7 +66,8 @@ class Finisher:
         *,
         batch: int,
         flush_age_s: float,
-        written: Callable[[Sequence[Item]], None],
+        written: Written,
+        taking: Taking | None = None,
     ) -> None:
         self._queue = queue
         self._database = database
@@ -58,6 +75,7 @@ class Finisher:
         self._batch = batch
         self._flush_age_s = flush_age_s
         self._written = written
+        self._taking = taking
         self._buffer: list[Outcome] = []
         self._in_flight = 0
         self._more = asyncio.Event()
@@ -86,34 +104,40 @@ class Finisher:
             self._more.clear()
         self._in_flight = len(batch)
         try:
-            await self._write(batch)
+            taken = await self._write(batch, self._taking)
         except BaseException:
             self._buffer = batch + self._buffer  # cancelled before an answer: still to be written
             self._more.set()
             raise
         finally:
             self._in_flight = 0
-        self._written([outcome.item for outcome in batch])
+        self._written([outcome.item for outcome in batch], taken)
 
-    async def _write(self, batch: Sequence[Outcome]) -> None:
+    async def _write(self, batch: Sequence[Outcome], taking: Taking | None) -> Sequence[Item]:
         failpoint("before_finish")
         started = monotonic()
         try:
-            refused = await self._until_answered(batch)
+            refused, taken = await self._until_answered(batch, taking)
         except Exception as error:  # the boundary: whatever it was, the neighbours are written
-            await self._write_singly(batch, error)
-            return
+            await self._write_singly(batch, error, alone=taking is None)
+            return ()
         failpoint("after_finish")
         latency_ms = (monotonic() - started) * 1000
         self._events.emit(Finished(self._queue.name, len(batch), len(refused), latency_ms))
+        if taken:
+            self._events.emit(Claimed(self._queue.name, len(taken), latency_ms))
         self._count(batch, {item.key for item in refused})
+        return taken
 
-    async def _write_singly(self, batch: Sequence[Outcome], error: Exception) -> None:
-        # One outcome that the database will not take must not hold up its neighbours. Alone and
-        # refused again, it is given up: its lease ends and the attempt is recorded as a zombie.
-        if len(batch) > 1:
+    async def _write_singly(
+        self, batch: Sequence[Outcome], error: Exception, *, alone: bool
+    ) -> None:
+        # One outcome that the database will not take must not hold up its neighbours, nor may what
+        # was to be claimed with it. Alone and refused again, it is given up: its lease ends and the
+        # attempt is recorded as a zombie.
+        if len(batch) > 1 or not alone:
             for outcome in batch:
-                await self._write([outcome])
+                await self._write([outcome], None)
             return
         self.counts["abandoned"] += 1
         self._events.emit(FinishFailed(self._queue.name, batch[0].item.id, type(error).__name__))
@@ -140,13 +164,20 @@ class Finisher:
             return
         self._events.emit(ItemDied(self._queue.name, item.topic, item.id, item.attempt, code))
 
-    async def _until_answered(self, batch: Sequence[Outcome]) -> Sequence[Item]:
+    async def _until_answered(
+        self, batch: Sequence[Outcome], taking: Taking | None
+    ) -> tuple[Sequence[Item], Sequence[Item]]:
         # Finishing is a compare-and-set that recognises its own token, so repeating it after a lost
         # connection is right whether or not the first try was committed.
         for delay_s in Backoff(base_s=0.1, cap_s=2.0).delays_s():
             try:
                 async with self._database.connection() as conn:
-                    return await self._queue.finish(conn, batch)
+                    skip = taking.skip() if taking is not None else None
+                    if taking is None or skip is None:
+                        return await self._queue.finish(conn, batch), ()
+                    return await taking.queue.finish_and_claim(
+                        conn, batch, owner=taking.owner, skip=skip
+                    )
             except PASSING_ERRORS as error:
                 self._events.emit(Disconnected(self._queue.name, type(error).__name__, delay_s))
                 await asyncio.sleep(delay_s)

@@ -27,12 +27,12 @@ from penstock.kernel.events import (
     WokeUp,
 )
 from penstock.kernel.failpoints import failpoint
-from penstock.kernel.finisher import Finisher, verdict_name
+from penstock.kernel.finisher import Finisher, Taking, verdict_name
 from penstock.kernel.handler import Answer, Back, Check, Committed, Handler, Lost, Roster
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lanes import Lane
 from penstock.kernel.limits import Limits
-from penstock.kernel.queue import Item, Outcome, Policy, Queue
+from penstock.kernel.queue import Item, Outcome, Policy, Queue, Successive
 from penstock.kernel.report import WorkReport
 from penstock.kernel.verdict import DONE, Done, Reject, Retry, Unknown, Verdict
 from penstock.kernel.wakeup import Wakeup
@@ -82,6 +82,7 @@ class Pump:
             batch=limits.batch,
             flush_age_s=policy.flush_age_s,
             written=self._forget,
+            taking=Taking(queue, owner, self._full) if isinstance(queue, Successive) else None,
         )
         self._keeper = Keeper(
             queue, database, events, lease_s=policy.lease_s, held=self._held.values
@@ -242,7 +243,8 @@ class Pump:
             self._events.emit(Claimed(self.queue.name, len(items), latency_ms))
         return items
 
-    def _dispatch(self, items: Sequence[Item]) -> None:
+    def _dispatch(self, items: Sequence[Item], *, late: bool = False) -> None:
+        """Hand items to their lanes; those that came too late are only held, for the drain."""
         failpoint("after_claim")
         self.wakeup.worked()
         self._counts["claimed"] += len(items)
@@ -253,6 +255,8 @@ class Pump:
                 before.lease.lost = True  # its lease ended unnoticed, and we took it over ourselves
             self._held[item.key] = item
             by_lane.setdefault(item.lane or item.topic, []).append(item)
+        if late:
+            return
         for name, group in by_lane.items():
             if name in self._lanes:
                 self._lanes[name].put(group)
@@ -327,16 +331,26 @@ class Pump:
             delay_s = self._backoff.delay_s(item.attempt, retry_after_s=after_s)
         self._finisher.add(Outcome(item, verdict, delay_s))
 
-    def _forget(self, items: Sequence[Item]) -> None:
+    def _full(self) -> Sequence[str] | None:
+        """The lanes without room; None when nothing more may be claimed, or only so many."""
+        if self._ending() or self._limits.items is not None:
+            return None
+        return [name for name, lane in self._lanes.items() if not lane.room()]
+
+    def _forget(self, items: Sequence[Item], taken: Sequence[Item] = ()) -> None:
+        """Let go of what has ended, and work on what was claimed in its place."""
         for item in items:
             # Not by key alone: the item may have been claimed anew since.
             if self._held.get(item.key) is item:
                 del self._held[item.key]
-            if item.ordering_key is not None:
+        if not taken or len(taken) < len(items):
+            self._moved.set()
+            if self._successive:
+                self.wakeup.ring("busy")
+            elif any(item.ordering_key is not None for item in items):
                 self.wakeup.ring()  # the next of its key may go now
-        self._moved.set()
-        if self._successive:
-            self.wakeup.ring("busy")
+        if taken:
+            self._dispatch(taken, late=self._ending())
 
     # housekeeping and the end
 

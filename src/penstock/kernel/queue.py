@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 from penstock.kernel.lease import Lease
@@ -121,6 +121,21 @@ class Queue(Protocol):
 def ends_at_limit(queue: Queue, item: Item) -> bool:
     """Whether the queue's own SQL lets an item die at this attempt, were it to be retried."""
     return getattr(queue, "dies_at_limit", False) and item.attempt >= item.max_attempts
+
+
+@runtime_checkable
+class Successive(Protocol):
+    """A queue in which the end of one item lets the next go, and both fit into one commit."""
+
+    async def finish_and_claim(
+        self, conn: Connection, outcomes: Sequence[Outcome], *, owner: UUID, skip: Sequence[str]
+    ) -> tuple[Sequence[Item], Sequence[Item]]:
+        """Finish, and lease what that lets go; return the refused items and the leased ones.
+
+        At most one for each outcome. Whatever else there is to claim is left to `claim`; so is
+        everything while others would have to wait for it.
+        """
+        ...
 
 
 def channel_of(queue: Queue) -> str:

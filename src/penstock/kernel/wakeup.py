@@ -32,18 +32,23 @@ class Wakeup:
     def __init__(self, poll_s: float) -> None:
         self.poll_s = poll_s
         self._bell = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._rung_by = "doorbell"
         self._last_work = 0.0
         self._last_rung = 0.0
 
     def ring(self, by: str = "doorbell") -> None:
         """There may be work: end the wait now. Cheap, harmless when there is none."""
-        self._rung_by = by
+        if not self._bell.is_set():
+            self._rung_by = by  # who rang first is why it wakes
         self._bell.set()
+        if QUIET_S.get(by) == 0.0:
+            self._hurry.set()
 
     def looking(self) -> None:
         """A claim begins: it answers whatever rang before, and only what rings later counts."""
         self._bell.clear()
+        self._hurry.clear()
 
     def worked(self) -> None:
         """A claim found something: look often for a while."""
@@ -66,9 +71,10 @@ class Wakeup:
     async def _answer(self) -> str:
         pause_s = self._last_rung + QUIET_S.get(self._rung_by, BUSY_POLL_S) - monotonic()
         if pause_s > 0:
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), pause_s)
         self._last_rung = monotonic()
-        self._bell.clear()
+        self.looking()
         return self._rung_by
 
     def _interval_s(self) -> float:

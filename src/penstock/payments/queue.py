@@ -5,7 +5,7 @@ ended is remembered here, so that nobody waits because others have much to send.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import assert_never, cast
@@ -54,6 +54,7 @@ class PaymentsQueue:
         self._events = events
         self._cursor = ""
         self._nothing_left = False
+        self._all_served = False
 
     async def policy(self, conn: Connection) -> Policy:
         """The numbers this queue runs by; a participant's next payment waits for nothing else."""
@@ -87,8 +88,11 @@ class PaymentsQueue:
                 conn, limit=limit, owner=owner, after=after, rails=self._rails, skip=skip
             )
             self._cursor = found.cursor
+            self._all_served = found.idle or (
+                len(found.payments) < limit and _went_round(found, after)
+            )
             if found.payments:
-                self._nothing_left = len(found.payments) < limit and _went_round(found, after)
+                self._nothing_left = self._all_served
                 self._recorded(AttemptState.DISPATCHING, len(found.payments))
                 return [_payment(claimed, before) for claimed in found.payments]
             if found.idle:
@@ -103,11 +107,37 @@ class PaymentsQueue:
         self._nothing_left = False
         refused: list[Item] = []
         for each in _rounds(outcomes):
-            refused += await self._finish(conn, each)
+            ended = await store.finish(conn, [_ending(outcome) for outcome in each])
+            refused += self._refused(each, ended)
         return refused
 
-    async def _finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> list[Item]:
-        ended = await store.finish(conn, [_ending(outcome) for outcome in outcomes])
+    async def finish_and_claim(
+        self, conn: Connection, outcomes: Sequence[Outcome], *, owner: UUID, skip: Sequence[str]
+    ) -> tuple[Sequence[Item], Sequence[Item]]:
+        """Finish, and lease the next payments of the same participants in the same commit.
+
+        Only while all participants who can be served are: else they would keep out the others.
+        """
+        first, *more = _rounds(outcomes)
+        if not self._all_served or more:
+            return await self.finish(conn, outcomes), ()
+        before = monotonic()
+        ended, claimed = await store.finish_and_claim(
+            conn,
+            [_ending(outcome) for outcome in first],
+            participants=[cast(Payment, outcome.item).claim.participant_id for outcome in first],
+            owner=owner,
+            rails=self._rails,
+            skip=skip,
+        )
+        if len(claimed) < len(first):
+            self._nothing_left = False
+        if claimed:
+            self._recorded(AttemptState.DISPATCHING, len(claimed))
+        return self._refused(first, ended), [_payment(each, before) for each in claimed]
+
+    def _refused(self, outcomes: Sequence[Outcome], ended: Mapping[UUID, str]) -> list[Item]:
+        """Those that the database did not take; what it recorded is told."""
         refused: list[Item] = []
         for outcome in outcomes:
             item = outcome.item
@@ -188,8 +218,12 @@ def _rounds(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 
 def _went_round(found: Claim, after: str) -> bool:
-    """Whether a claim has looked at every participant: it began at the first, or met the last."""
-    return not after or any(claimed.participant_id == after for claimed in found.payments)
+    """Whether a claim that was not filled has looked at every participant.
+
+    It has if it began at the first. One that finds nothing after `after` begins again there; should
+    the database sort names otherwise than we do, a guess too many costs one poll.
+    """
+    return not after or any(claimed.participant_id <= after for claimed in found.payments)
 
 
 def _payment(claimed: Claimed, before: float) -> Payment:

@@ -54,6 +54,14 @@ class Walk:
             state = self.draw.choice(["DISPATCHED", "RETRYABLE", "FAILED", "UNKNOWN", "HELD"])
             await self.sql.finish([flight], state, delay_s=self.draw.choice([0, 5]))
 
+    async def finish_and_claim(self) -> None:
+        if self.flights:
+            flight = self.draw.choice(self.flights)
+            state = self.draw.choice(["DISPATCHED", "RETRYABLE", "FAILED", "UNKNOWN", "HELD"])
+            delay_s = self.draw.choice([0, 5])
+            _, claims = await self.sql.finish_and_claim([flight], state, delay_s=delay_s)
+            self.flights = (self.flights + claims)[-8:]
+
     async def release(self) -> None:
         if self.flights:
             await self.sql.release([self.draw.choice(self.flights)])
@@ -91,7 +99,8 @@ class Walk:
             (self.enqueue, 4),
             (self.claim, 6),
             (self.send, 5),
-            (self.finish, 7),
+            (self.finish, 4),
+            (self.finish_and_claim, 4),
             (self.release, 1),
             (self.reap, 2),
             (self.wait, 3),

@@ -17,3 +17,24 @@ create type penstock_payments.ending as (
     latency_ms     integer
 );
 comment on type penstock_payments.ending is 'How one payment in flight ends.';
+
+-- A payment that has left the flight and does not end there: it is sent back, or buried.
+create type penstock_payments.departed as (
+    outbox_id       uuid,
+    instruction_id  text,
+    participant_id  text,
+    sequence_id     bigint,
+    idempotency_key text,
+    rail_type       text,
+    payload         jsonb,
+    headers         jsonb,
+    created_at      timestamptz,
+    attempt_no      integer,
+    uncounted       integer,
+    first_sent_at   timestamptz,
+    state           text,
+    delay_s         double precision,
+    error_code      text,
+    error_message   text
+);
+comment on type penstock_payments.departed is 'A payment that has left the flight and goes on.';

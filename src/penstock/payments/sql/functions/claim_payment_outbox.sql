@@ -25,7 +25,6 @@ declare
     v_skip text[] := coalesce(p_skip, '{}') || penstock.paused('rail');
     v_after text := coalesce(p_after, '');
     v_pick record;
-    v_config record;
 begin
     if penstock.is_paused('payments') then
         return;
@@ -43,15 +42,9 @@ begin
         end if;
         return;
     end if;
-    select c.lease_s, c.max_attempts into v_config
-    from penstock.queue_config c where c.queue = 'payments';
     return query
-        select l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key,
-               l.rail_type, l.payload, l.headers, l.created_at, l.attempt_no,
-               (l.attempt_no + 1 - l.uncounted) / 2, v_config.max_attempts, l.claimed_at,
-               l.lease_token, ((l.attempt_no + 1) / 2)::bigint, l.lease_expires_at,
-               v_config.lease_s, l.first_sent_at, v_pick.last_participant
-        from penstock_payments.lease_heads(v_pick.ids, p_owner, v_config.lease_s) l;
+        select c.*, v_pick.last_participant
+        from penstock_payments.claim_heads(v_pick.ids, p_owner) c;
 end
 $$;
 

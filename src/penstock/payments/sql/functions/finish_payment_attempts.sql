@@ -19,6 +19,7 @@ as $$
 declare
     v_given penstock_payments.ending[];
     v_ends penstock_payments.ending[];
+    v_done uuid[] := '{}';
 begin
     if cardinality(p_tokens) is distinct from cardinality(p_outbox_ids)
        or cardinality(p_states) is distinct from cardinality(p_outbox_ids)
@@ -33,17 +34,27 @@ begin
         select row(g.id, g.state, g.delay_s, g.reference, g.rail_code, g.code,
                    left(g.message, 2000), g.latency_ms)::penstock_payments.ending
         from unnest(p_outbox_ids, p_states, p_delays_s, p_rail_references, p_rail_codes,
-                    p_error_codes, p_error_messages, p_latencies_ms) with ordinality
-            as g (id, state, delay_s, reference, rail_code, code, message, latency_ms, ord)
-        order by g.ord);
+                    p_error_codes, p_error_messages, p_latencies_ms)
+            as g (id, state, delay_s, reference, rail_code, code, message, latency_ms));
+    if p_states <@ array['DISPATCHED'] then
+        -- There is nothing to decide, unless a late success has come in between.
+        v_done := penstock_payments.write_ends(v_given, p_tokens);
+        if cardinality(v_done) = cardinality(v_given) then
+            return query select * from unnest(p_outbox_ids, p_states);
+            return;
+        end if;
+        return query select g.id, g.state from unnest(p_outbox_ids, p_states) as g (id, state)
+                     where g.id = any (v_done);
+    end if;
     v_ends := penstock_payments.decide_ends(v_given, p_tokens);
     perform penstock_payments.write_ends(v_ends);
     perform penstock_payments.alert_ends(v_ends);
     return query select e.outbox_id, e.state from unnest(v_ends) e;
-    if cardinality(v_ends) < cardinality(v_given) then
+    v_done := v_done || array(select e.outbox_id from unnest(v_ends) e);
+    if cardinality(v_done) < cardinality(v_given) then
         return query
             select r.outbox_id, r.state
-            from penstock_payments.late_ends(v_given, p_tokens, v_ends) r;
+            from penstock_payments.late_ends(v_given, p_tokens, v_done) r;
     end if;
 end
 $$;

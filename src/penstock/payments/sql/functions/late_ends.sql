@@ -3,7 +3,7 @@
 create or replace function penstock_payments.late_ends(
     p_given penstock_payments.ending[],
     p_tokens uuid[],
-    p_applied penstock_payments.ending[]
+    p_applied uuid[]
 ) returns table (outbox_id uuid, state text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -28,7 +28,7 @@ begin
                       and e.state <> 'DISPATCHED')) as known
         from unnest(p_given, p_tokens) as e (outbox_id, state, delay_s, rail_reference, rail_code,
             error_code, error_message, latency_ms, token)
-        where e.outbox_id not in (select a.outbox_id from unnest(p_applied) a)
+        where e.outbox_id not in (select a.id from unnest(p_applied) as a (id))
     loop
         outbox_id := v_late.outbox_id;
         state := coalesce(v_late.known, 'REFUSED');
@@ -45,8 +45,7 @@ begin
 end
 $$;
 
-comment on function penstock_payments.late_ends(penstock_payments.ending[], uuid[],
-    penstock_payments.ending[]) is
+comment on function penstock_payments.late_ends(penstock_payments.ending[], uuid[], uuid[]) is
     'Deal with reports that came too late: repeats, late successes, late results.';
-revoke all on function penstock_payments.late_ends(penstock_payments.ending[], uuid[],
-    penstock_payments.ending[]) from public;
+revoke all on function penstock_payments.late_ends(penstock_payments.ending[], uuid[], uuid[])
+    from public;

@@ -14,15 +14,8 @@ as $$
 declare
     v_now timestamptz := penstock.clock();
     c_margin constant interval := interval '10 seconds';
+    v_count integer;
 begin
-    update public.payment_outbox_inflight i
-    set held_at = v_now, held_token = i.lease_token, lease_token = null, lease_expires_at = null,
-        error_code = 'KEY_WINDOW_OVER',
-        error_message = 'the rail no longer knows the key of an earlier attempt'
-    from unnest(p_outbox_ids, p_tokens) as g (id, token)
-    where i.outbox_id = any (array[g.id]) and i.lease_token = g.token and i.first_sent_at <= (
-        select v_now + make_interval(secs => r.timeout_ms / 1000.0) - r.idempotency_window
-        from public.payment_rails r where r.rail_type = i.rail_type);
     return query
         update public.payment_outbox_inflight i
         set phase = 'sent', sent_at = v_now, first_sent_at = coalesce(i.first_sent_at, v_now),
@@ -31,8 +24,22 @@ begin
                                   where r.rail_type = i.rail_type), 30000) / 1000.0))
         from unnest(p_outbox_ids, p_tokens) as g (id, token)
         where i.outbox_id = any (array[g.id]) and i.lease_token = g.token and i.late_at is null
+          and (i.first_sent_at is null or coalesce(i.first_sent_at > (
+              select v_now + make_interval(secs => r.timeout_ms / 1000.0) - r.idempotency_window
+              from public.payment_rails r where r.rail_type = i.rail_type), true))
         returning i.outbox_id, i.lease_expires_at,
                   extract(epoch from i.lease_expires_at - v_now)::double precision;
+    get diagnostics v_count = row_count;
+    if v_count < cardinality(p_outbox_ids) then
+        update public.payment_outbox_inflight i
+        set held_at = v_now, held_token = i.lease_token, lease_token = null,
+            lease_expires_at = null, error_code = 'KEY_WINDOW_OVER',
+            error_message = 'the rail no longer knows the key of an earlier attempt'
+        from unnest(p_outbox_ids, p_tokens) as g (id, token)
+        where i.outbox_id = any (array[g.id]) and i.lease_token = g.token and i.first_sent_at <= (
+            select v_now + make_interval(secs => r.timeout_ms / 1000.0) - r.idempotency_window
+            from public.payment_rails r where r.rail_type = i.rail_type);
+    end if;
 end
 $$;
 
