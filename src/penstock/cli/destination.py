@@ -11,7 +11,7 @@ from uuid import UUID
 import click
 import msgspec
 
-from penstock.cli.invocation import Invocation, reason_option, yes_option
+from penstock.cli.invocation import Invocation, reason_option, warn_of_secrets, yes_option
 from penstock.cli.output import Column
 from penstock.cli.values import operator_name
 from penstock.kernel.errors import MissingExtra, NotFound, WrongUsage
@@ -129,6 +129,7 @@ def add(
     used = values.get("config", before["config"] if before else {})
     _check(invocation, Destination(name, chosen, used))
     out.plan([f"destination {name}: {chosen}", f"  {json.dumps(values)}"])
+    warn_of_secrets(invocation, references)
     out.confirm(f"Write destination {name}?", yes=yes)
     audit_id = invocation.run(_put(invocation, name, values, kind=kind, reason=reason))
     out.done(f"destination {name} is written", audit_id=audit_id, destination=name)
@@ -237,6 +238,7 @@ def rotate(
     out = invocation.out
     plan = "old secrets end" if finish else f"new secret {reference}"
     out.plan([f"destination {name}: {plan}"])
+    warn_of_secrets(invocation, [reference] if reference else [])
     out.confirm(f"Rotate {name}?", yes=yes)
 
     async def act() -> UUID:

@@ -6,7 +6,7 @@ and `explain` work with broken ones.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +17,7 @@ import click
 
 from penstock.cli.output import Output
 from penstock.kernel.database import Database, PooledConnection
+from penstock.kernel.outgoing_secrets import SETTING, is_for_receivers
 from penstock.kernel.settings import Settings, load_settings
 
 T = TypeVar("T")
@@ -91,3 +92,10 @@ def yes_option(function: F) -> F:
     return click.option("--yes", is_flag=True, help="Do not ask; needed without a terminal.")(
         function
     )
+
+
+def warn_of_secrets(invocation: Invocation, references: Sequence[str]) -> None:
+    """Say which of these a worker set up like this process would not give to a receiver."""
+    for reference in references:
+        if not is_for_receivers(reference, invocation.settings.destination_secrets):
+            invocation.out.say(f"  note: {reference} has to be in {SETTING} of the workers")

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import click
 
-from penstock.cli.invocation import Invocation, reason_option, yes_option
+from penstock.cli.invocation import Invocation, reason_option, warn_of_secrets, yes_option
 from penstock.cli.output import plain
 from penstock.cli.values import operator_name
 from penstock.inbox import store
@@ -54,7 +54,7 @@ def add(
 
     TARGET is a URL, or a function that takes the event as jsonb, such as public.take: one that
     stands in webhook.route_functions. A handler of the application for the same pattern goes
-    before. Workers take routes up when they start.
+    before. Running workers take a route up within a second or two.
     """
     kind = "http" if "://" in target else "sql"
     if reference is not None and not is_reference(reference):
@@ -67,6 +67,7 @@ def add(
     out = invocation.out
     signed = f", signed by {reference}" if reference else ""
     out.plan([f"route {source}/{pattern}: {kind} {target}{signed}"])
+    warn_of_secrets(invocation, [reference] if reference else [])
     out.confirm(f"Write route {source}/{pattern}?", yes=yes)
 
     async def act() -> UUID:
@@ -77,7 +78,7 @@ def add(
 
     audit_id = invocation.run(act())
     out.done(
-        f"route {source}/{pattern} is written; workers take it up when they start",
+        f"route {source}/{pattern} is written; workers take it up within a second or two",
         audit_id=audit_id,
         route=f"{source}/{pattern}",
     )
@@ -101,7 +102,7 @@ def remove(invocation: Invocation, *, source: str, pattern: str, reason: str, ye
 
     audit_id = invocation.run(act())
     out.done(
-        f"removed {source}/{pattern}; workers let go of it when they start anew",
+        f"removed {source}/{pattern}; workers let go of it within a second or two",
         audit_id=audit_id,
         route=f"{source}/{pattern}",
     )

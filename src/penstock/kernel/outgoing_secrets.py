@@ -22,7 +22,7 @@ def outgoing_secret(
     reference: str, settings: Settings, env: Mapping[str, str] | None = None
 ) -> Secret:
     """The secret that a row names; raises ValueError without quoting any secret."""
-    if not _is_for_receivers(reference, settings.destination_secrets):
+    if not is_for_receivers(reference, settings.destination_secrets):
         raise ValueError(
             f"refers to {reference}, which is not for receivers; if it is meant, add it to "
             f"the setting {SETTING}"
@@ -33,7 +33,8 @@ def outgoing_secret(
     return secret
 
 
-def _is_for_receivers(reference: str, patterns: tuple[str, ...]) -> bool:
+def is_for_receivers(reference: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a process with these patterns would follow a reference; not what it leads to."""
     if reference in patterns:
         return True
     kind, _, where = reference.partition(":")

@@ -120,6 +120,17 @@ def test_a_header_with_a_credential_is_refused_by_the_database(cli: Cli, sql: An
     assert sql.execute("select count(*) from outbox_destinations").fetchone()[0] == 0
 
 
+def test_a_secret_that_no_worker_would_give_is_noted(cli: Cli) -> None:
+    given = ("--kind", "http", "--url", "https://a.example.com", *WHY)
+    ran = cli("destination", "add", "acme", *given, "--secret", "env:LEDGER_PASSWORD")
+    assert (ran.code, "env:LEDGER_PASSWORD has to be in destination_secrets" in ran.out) == (
+        0,
+        True,
+    )
+    ran = cli("destination", "add", "acme", *given, "--secret", "env:HOOK_SECRET")
+    assert (ran.code, "destination_secrets" in ran.out) == (0, False)
+
+
 def test_a_destination_is_tried(cli: Cli, elsewhere: Receiver) -> None:
     assert _add(cli, elsewhere.url()).code == 0
     ran = cli("--json", "destination", "test", "acme")
