@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt bench projects clean
+.PHONY: help demo test storm check fmt bench projects clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ demo: $(STAMP) ## run the flash sale under chaos and prove it
 
 test: $(STAMP) ## run every test
 	@PYTEST_WORKERS=$(PYTEST_WORKERS) BIN=$(BIN) sh tools/test.sh $(ARGS)
+
+storm: $(STAMP) ## 20,000 payments under kills, stops, cuts and replays (minutes); SEED=7 repeats one
+	@TEST_SEED=$(SEED) TEST_PAYMENTS=$(or $(PAYMENTS),20000) TEST_PARTICIPANTS=$(or $(PARTICIPANTS),200) $(BIN)/python -m pytest -q -s -n 0 tests/integration/payments/test_storm.py
 
 check: $(STAMP) ## lint, types, layering, docs
 	@$(BIN)/ruff check .
