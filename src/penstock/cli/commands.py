@@ -75,6 +75,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "held": CommandEntry(
         "act", "penstock.cli.payments:held", "List, show or resolve what may have happened."
     ),
+    "rail": CommandEntry("configure", "penstock.cli.rail:rail", "The rails of payments."),
     "payments": CommandEntry(
         "act", "penstock.cli.payments:payments", "Show, verify or cancel payments."
     ),

@@ -22,6 +22,7 @@ _MODULES = (
     "penstock.outbox.policy",
     "penstock.intake.policy",
     "penstock.inbox.policy",
+    "penstock.payments.policy",
 )
 
 
@@ -53,8 +54,8 @@ def apply(
     """Make policy rows what FILE says, in one transaction.
 
     FILE is TOML with sections such as [queue.outbox], [destination.acme], [route.acme],
-    [source.stripe] and [source_route."stripe/*"]. Rows and fields it does not name are left alone.
-    Applying it twice changes nothing the second time.
+    [source.stripe], [source_route."stripe/*"] and [rail.ach]. Rows and fields it does not name are
+    left alone. Applying it twice changes nothing the second time.
     """
     out = invocation.out
     kinds = known_kinds()

@@ -86,7 +86,7 @@ def adapt(conn: object) -> UserConnection:
     if _is_sync(families):
         raise WrongUsage(
             f"{_name(conn)} is a blocking connection",
-            todo="use publish_sync or finish_sync with it, or pass an async connection.",
+            todo="use publish_sync, enqueue_sync or finish_sync with it, or pass an async one.",
         )
     raise _unknown(conn, "asyncpg, psycopg.AsyncConnection, SQLAlchemy AsyncSession or Tx")
 

@@ -8,7 +8,14 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.kernel.connections import AsyncConn, adapt, require_transaction
+from penstock.kernel.connections import (
+    AsyncConn,
+    SyncConn,
+    adapt,
+    adapt_sync,
+    require_transaction,
+    require_transaction_sync,
+)
 from penstock.kernel.database import PooledConnection
 from penstock.kernel.errors import BadHandler, NotPermitted, WrongUsage
 from penstock.kernel.events import Tended
@@ -89,6 +96,20 @@ class Payments:
         await require_transaction(user, autocommit_ok=autocommit_ok)
         new = _new(instruction, idempotency_key)
         return (await store.enqueue(user, new, _headers())).outbox_id
+
+    def enqueue_sync(
+        self,
+        conn: SyncConn,
+        instruction: Instruction,
+        *,
+        idempotency_key: str,
+        autocommit_ok: bool = False,
+    ) -> UUID:
+        """The same on a blocking connection: psycopg, SQLAlchemy or Django."""
+        user = adapt_sync(conn)
+        require_transaction_sync(user, autocommit_ok=autocommit_ok)
+        new = _new(instruction, idempotency_key)
+        return store.enqueue_sync(user, new, _headers()).outbox_id
 
     async def enqueue_many(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from penstock.kernel.connections import SyncConnection
 from penstock.kernel.database import call
 from penstock.kernel.queue import Connection
 from penstock.payments.model import (
@@ -90,17 +91,23 @@ _RAILS = (
 
 async def enqueue(conn: Connection, payment: NewPayment, headers: str = "{}") -> Enqueued:
     """Enqueue one payment in the caller's transaction; a known key returns what it has."""
-    rows = await call(
-        conn,
-        _ENQUEUE,
+    rows = await call(conn, _ENQUEUE, *_columns_of(payment), headers)
+    return _enqueued(rows[0])
+
+
+def enqueue_sync(conn: SyncConnection, payment: NewPayment, headers: str = "{}") -> Enqueued:
+    """The same on a blocking connection."""
+    return _enqueued(conn.fetch(_ENQUEUE, *_columns_of(payment), headers)[0])
+
+
+def _columns_of(payment: NewPayment) -> tuple[str, ...]:
+    return (
         payment.instruction_id,
         payment.participant_id,
         payment.idempotency_key,
         payment.rail_type,
         payment.payload,
-        headers,
     )
-    return _enqueued(rows[0])
 
 
 async def enqueue_many(

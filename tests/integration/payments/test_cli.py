@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from uuid import UUID
 
 import psycopg
@@ -114,3 +115,38 @@ def test_a_held_payment_is_listed_and_resolved_with_a_reason(
     again = cli("held", "resolve", str(payment), "--as", "failed", "--reason", "x", "--yes")
     assert again.code != 0
     assert "PN505" in again.err
+
+
+RAIL = """
+[rail.ach]
+idempotency_window = "24h"
+timeout_ms = 20000
+max_concurrency = 8
+on_failed = "block"
+destination_keys = ["iban"]
+codes = { R01 = "REJECT", BUSY = "RETRY" }
+"""
+
+
+def test_a_rail_is_applied_from_a_file_listed_and_exported(cli: Cli, tmp_path: Path) -> None:
+    assert "there is no rail" in cli("rail", "list").out
+    file = tmp_path / "rails.toml"
+    file.write_text(RAIL)
+    applied = cli("--json", "apply", str(file), "--reason", "new bank", "--yes")
+    assert applied.code == 0, applied.err
+    assert cli("--json", "rail", "list").document == [
+        {
+            "rail": "ach",
+            "key_window": "1d",
+            "timeout_s": 20.0,
+            "in_flight_max": 8,
+            "asks": False,
+            "on_failed": "block",
+            "codes": 2,
+        }
+    ]
+    file.write_text(cli("export").out)
+    again = cli("apply", str(file), "--reason", "again", "--yes")
+    assert "nothing to change" in again.out, again.out
+    file.write_text(RAIL.replace('"block"', '"explode"'))
+    assert cli("apply", str(file), "--reason", "typed wrongly", "--yes").code == 2

@@ -1,8 +1,10 @@
 """Payments with the rights that a login of each kind has, and on the user's own driver."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit, urlunsplit
+from uuid import UUID
 
 import asyncpg
 import psycopg
@@ -11,7 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.support.payments import KEYED, SqlPayments
 from tests.support.rails import instruction, opened
 
-from penstock.kernel.errors import NotPermitted, WrongUsage
+from penstock.kernel.errors import NotInTransaction, NotPermitted, WrongUsage
 from penstock.payments.errors import PaymentKeyReused
 from penstock.payments.public import Payments
 
@@ -77,6 +79,28 @@ async def test_a_payment_is_enqueued_on_the_users_own_psycopg_connection(
             await payments.enqueue(own, other, idempotency_key="k")
         await own.rollback()
     assert await SqlPayments(conn).state(payment) == "PENDING"
+
+
+async def test_a_payment_is_enqueued_on_a_blocking_connection(
+    database_url: str, conn: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    payments, made = Payments(), instruction()
+    other = instruction(instruction_id=made.instruction_id, amount=1)
+
+    def pay() -> UUID:
+        with psycopg.connect(database_url) as own:
+            payment = payments.enqueue_sync(own, made, idempotency_key="k")
+            own.commit()
+            assert payments.enqueue_sync(own, made, idempotency_key="k") == payment
+            with pytest.raises(PaymentKeyReused):
+                payments.enqueue_sync(own, other, idempotency_key="k")
+            own.rollback()
+            own.autocommit = True
+            with pytest.raises(NotInTransaction):
+                payments.enqueue_sync(own, instruction(), idempotency_key="k")
+        return payment
+
+    assert await SqlPayments(conn).state(await asyncio.to_thread(pay)) == "PENDING"
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])

@@ -1,15 +1,20 @@
 """The seed's metrics under the seed's names, and alerts that only name metrics that exist."""
 
 import re
+import shutil
+import subprocess
 from datetime import timedelta
 
 import asyncpg
+import pytest
 from tests.support.payments import SqlPayments
 from tests.support.rails import opened
 from tests.support.sources import ROOT
 
+from penstock.cli.commands import COMMANDS
 from penstock.kernel.metrics import METRICS, Metrics, read_stats
 
+ALERTS = ROOT / "docs" / "reference" / "alerts"
 NAMES = {
     "outbox_pending_depth",
     "oldest_pending_age_seconds",
@@ -28,10 +33,67 @@ def test_every_metric_of_the_seed_is_there_by_its_name() -> None:
 
 
 def test_alerts_name_metrics_that_exist() -> None:
-    text = (ROOT / "docs" / "reference" / "alerts" / "payments.rules.yml").read_text("utf-8")
+    text = (ALERTS / "payments.rules.yml").read_text("utf-8")
     named = set(re.findall(r"(\w+)\{queue=\"payments\"", text))
     assert len(named) == 5
     assert named <= {metric.name for metric in METRICS}
+
+
+def _rules() -> list[dict[str, str]]:
+    """The rules, one mapping of all their keys each; the file has no other structure."""
+    rules: list[dict[str, str]] = []
+    for line in (ALERTS / "payments.rules.yml").read_text("utf-8").splitlines():
+        found = re.fullmatch(r"( +)(?:- )?(\w+):(?: (.*))?", line)
+        if found is None:
+            continue
+        if found[2] == "alert":
+            rules.append({})
+        if rules:
+            rules[-1][found[2]] = (found[3] or "").strip('"')
+    return rules
+
+
+def test_every_alert_says_what_happened_and_what_to_do() -> None:
+    rules = _rules()
+    assert {rule["alert"] for rule in rules} == {
+        "PaymentsOldestPendingTooOld",
+        "PaymentsDeadLettersGrow",
+        "PaymentsStuckDispatching",
+        "PaymentsRetryableRateHigh",
+        "PaymentsHeld",
+    }
+    for rule in rules:
+        assert rule["severity"] in {"page", "ticket"}
+        assert re.fullmatch(r"\d+m", rule["for"])
+        assert "{{ $value" in rule["summary"]
+        assert rule["expr"]
+        commands = re.findall(r"penstock (\w+)", rule["action"])
+        assert commands, "an alert at 3 a.m. names a command"
+        assert set(commands) <= COMMANDS.keys()
+
+
+def test_the_tests_of_the_alerts_expect_what_the_rules_say() -> None:
+    """Words are written twice; promtool compares them, where it is there."""
+    tests = (ALERTS / "payments.test.yml").read_text("utf-8")
+    for rule in _rules():
+        assert tests.count(f"alertname: {rule['alert']}") == 2, "once silent, once firing"
+        assert f'action: "{rule["action"]}"' in tests
+        before, after = re.split(r"\{\{.*?\}\}", rule["summary"])
+        assert re.search(f"{re.escape(before)}[0-9ms% ]+?{re.escape(after)}", tests)
+
+
+def test_prometheus_itself_takes_the_alerts_and_fires_them() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed: the alerts were checked by our own reading only")
+    for arguments in (
+        ("check", "rules", "payments.rules.yml"),
+        ("test", "rules", "payments.test.yml"),
+    ):
+        ran = subprocess.run(
+            [promtool, *arguments], cwd=ALERTS, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 async def test_attempts_are_counted_by_their_states(
