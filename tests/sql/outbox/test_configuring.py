@@ -50,6 +50,7 @@ async def test_a_function_that_is_not_listed_cannot_be_configured(conn: Connecti
     with pytest.raises(asyncpg.PostgresError) as refused:
         await _put(conn, "sql", config={"function": "shop.take"})
     assert refused.value.sqlstate == "PN006"
+    assert "listed" in (refused.value.detail or ""), "it says what happened, not that of the code"
     with pytest.raises(asyncpg.PostgresError) as refused:
         await _put(conn, "sql")
     assert refused.value.sqlstate == "PN006"

@@ -11,6 +11,7 @@ begin
     ) then
         raise exception using errcode = 'PN006',
             message = format('function %L is not among webhook.route_functions', p_target),
+            detail  = 'a route may name only functions that the owner has listed.',
             hint    = 'the owner of the database adds it there first';
     end if;
     if p_kind = 'http' and p_target !~ '^https?://' then

@@ -46,6 +46,7 @@ begin
         raise exception using errcode = 'PN006',
             message = format('function %L is not among public.outbox_functions',
                              v_row.config ->> 'function'),
+            detail  = 'a destination may name only functions that the owner has listed.',
             hint    = 'enter it there, as the owner of the schema, if events may be given to it';
     end if;
     -- Whoever changes a destination means to try it: breaker and rate start anew.
