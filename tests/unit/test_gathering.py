@@ -36,10 +36,12 @@ async def settled() -> None:
 
 
 async def carried(counter: Counter, group: Gathering[int, int], items: Sequence[int]) -> list[int]:
-    tasks = [group.ask(item) for item in items]
+    first = group.ask(items[0])
+    await settled()
+    rest = [group.ask(item) for item in items[1:]]
     await settled()
     counter.open.set()
-    return list(await asyncio.gather(*tasks))
+    return list(await asyncio.gather(first, *rest))
 
 
 async def test_what_waits_goes_together_in_order_and_each_gets_its_own_answer() -> None:
@@ -47,6 +49,38 @@ async def test_what_waits_goes_together_in_order_and_each_gets_its_own_answer() 
     answers = await carried(counter, gathering(counter), [3, 1, 2, 5])
     assert answers == [30, 10, 20, 50]
     assert counter.calls == [[3], [1, 2, 5]]
+
+
+async def test_what_is_asked_in_the_same_turn_goes_together_too() -> None:
+    counter = Counter()
+    group = gathering(counter)
+    asked = [group.ask(item) for item in (3, 1, 2)]
+    await settled()
+    assert counter.calls == [[3, 1, 2]]
+    counter.open.set()
+    assert await asyncio.gather(*asked) == [30, 10, 20]
+
+
+async def test_what_is_asked_last_is_answered_before_it_closes() -> None:
+    counter = Counter()
+    counter.open.set()
+    group = gathering(counter)
+    asked = group.ask(4)
+    await group.close()
+    assert asked.result() == 40
+
+
+async def test_the_next_call_goes_before_the_answers_of_the_last_are_told() -> None:
+    counter = Counter()
+    counter.open.set()
+    group = gathering(counter)
+    in_flight: list[int] = []
+    first = group.ask(1)
+    await asyncio.sleep(0)
+    second = group.ask(2)
+    first.add_done_callback(lambda _: in_flight.append(len(counter.calls)))
+    assert await asyncio.gather(first, second) == [10, 20]
+    assert in_flight == [2]
 
 
 async def test_a_call_is_bounded_by_count() -> None:
@@ -80,7 +114,9 @@ async def test_an_error_reaches_everyone_in_the_call_and_nobody_after_it() -> No
 async def test_a_caller_that_went_away_is_not_sent() -> None:
     counter = Counter()
     group = gathering(counter)
-    first, gone, stays = (group.ask(item) for item in (1, 2, 3))
+    first = group.ask(1)
+    await settled()
+    gone, stays = (group.ask(item) for item in (2, 3))
     await settled()
     gone.cancel()
     await settled()
@@ -97,5 +133,5 @@ async def test_too_few_answers_leave_nobody_waiting() -> None:
 
     line = InOrder[int, int](count_max=10, weight=lambda item: item, weight_max=100)
     asked = Gathering(forgetful, line).ask(1)
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="0 answers to 1"):
         await asyncio.wait_for(asked, 1)

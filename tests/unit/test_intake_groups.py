@@ -117,9 +117,11 @@ async def test_a_user_stands_at_most_once_in_what_is_in_flight() -> None:
 async def test_waiting_is_bounded_in_all_and_per_user() -> None:
     counter = Counter(held=True)
     door = FrontDoor(counter.reserve, waiting_max=30)
-    one = [
+    one = [asyncio.create_task(door.reserve("p", Claim("greedy", "sent")))]
+    await settled()
+    one += [
         asyncio.create_task(door.reserve("p", Claim("greedy", str(n))))
-        for n in range(WAITING_PER_USER_MAX + 1)
+        for n in range(WAITING_PER_USER_MAX)
     ]
     await settled()
     with pytest.raises(OverCapacity):
@@ -178,7 +180,9 @@ async def test_a_caller_that_went_away_is_not_sent_and_does_not_block_others() -
 async def test_a_pool_whose_callers_have_all_left_is_forgotten() -> None:
     counter = Counter(held=True)
     door = FrontDoor(counter.reserve, waiting_max=100)
-    claims = [door.begin(f"pool {number}", Claim("alice")) for number in range(50)]
+    claims = [
+        asyncio.create_task(door.reserve(f"pool {number}", Claim("alice"))) for number in range(50)
+    ]
     await settled()
     for claim in claims:
         claim.cancel()

@@ -1,13 +1,14 @@
 """Who is calling. Identity comes from a verified token or a configured key, never a parameter."""
 
+import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import jwt
+import msgspec
 
-from penstock.api.hs256 import usual_claims
+from penstock.api.hs256 import UsualClaims, prepared, usual_claims
 from penstock.api.keys import KeySource, key_source
 from penstock.kernel.http_errors import NotAllowed, NotAuthenticated
 from penstock.kernel.secrets import Secret
@@ -27,8 +28,7 @@ class Role(StrEnum):
     ANONYMOUS = "anon"
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(msgspec.Struct, frozen=True):
     """A verified caller; `subject` is the user, None for a service or an anonymous one."""
 
     role: Role
@@ -48,9 +48,9 @@ class Authenticator:
         self._settings = settings
         self._algorithms = frozenset(settings.accepted_algorithms())
         self._keys = keys if keys is not None else key_source(settings)
-        self._shared_secret: bytes | None = None
+        self._shared_key: hmac.HMAC | None = None
         if settings.jwt_secret is not None and "HS256" in self._algorithms:
-            self._shared_secret = settings.jwt_secret.reveal().encode()
+            self._shared_key = prepared(settings.jwt_secret.reveal().encode())
 
     async def principal(self, headers: Headers) -> Principal:
         """The caller; `Authorization` goes before `apikey`. Raises NotAuthenticated."""
@@ -61,13 +61,17 @@ class Authenticator:
             return SERVICE
         if _is(self._settings.anon_key, token):
             return ANONYMOUS
-        return _principal_of(await self._claims(token))
+        usual = self._usual_claims(token)
+        if usual is not None:
+            return _principal_of(usual.role, usual.sub)
+        claims = await self._claims(token)
+        return _principal_of(claims.get("role", Role.USER), claims.get("sub"))
 
     def quick_principal(self, headers: Headers) -> Principal | None:
         """The caller where no key has to be fetched; None where `principal` must decide."""
         token = credential(headers)
         claims = None if token is None else self._usual_claims(token)
-        return None if claims is None else _principal_of(claims)
+        return None if claims is None else _principal_of(claims.role, claims.sub)
 
     def acting_for(self, principal: Principal, named: str | None) -> str:
         """The user a claim is made for; only a service names somebody else. Raises NotAllowed."""
@@ -110,9 +114,6 @@ class Authenticator:
     async def _claims(self, token: str) -> Mapping[str, Any]:
         if len(token) > TOKEN_LENGTH_MAX:
             raise NotAuthenticated("the token is too long")
-        usual = self._usual_claims(token)
-        if usual is not None:
-            return usual
         try:
             header = jwt.get_unverified_header(token)
             algorithm = header.get("alg")
@@ -133,12 +134,12 @@ class Authenticator:
             raise NotAuthenticated("the token is not valid") from None
         return claims
 
-    def _usual_claims(self, token: str) -> Mapping[str, Any] | None:
-        if self._shared_secret is None or len(token) > TOKEN_LENGTH_MAX:
+    def _usual_claims(self, token: str) -> UsualClaims | None:
+        if self._shared_key is None or len(token) > TOKEN_LENGTH_MAX:
             return None
         return usual_claims(
             token,
-            self._shared_secret,
+            self._shared_key,
             audience=self._settings.jwt_audience,
             issuer=self._settings.jwt_issuer,
             leeway_s=CLOCK_LEEWAY_S,
@@ -170,12 +171,11 @@ def _is(key: Secret | None, candidate: str) -> bool:
     return key is not None and bool(key) and key.matches(candidate)
 
 
-def _principal_of(claims: Mapping[str, Any]) -> Principal:
+def _principal_of(claimed: Any, subject: object) -> Principal:
     try:
-        role = Role(claims.get("role", Role.USER))
+        role = Role(claimed)
     except ValueError:
         raise NotAuthenticated("the token's role is not known here") from None
-    subject = claims.get("sub")
     if role is Role.ANONYMOUS:
         return ANONYMOUS
     if subject is None and role is Role.SERVICE:

@@ -7,19 +7,18 @@ the connection over to uvicorn, for good; both ways run the same routes and give
 """
 
 import asyncio
-from collections.abc import Callable
+from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, Protocol, cast
 
 import httptools
-import msgspec
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from penstock.api.asgi import raw_headers
 from penstock.api.problems import Answer
-from penstock.api.requests import HotRoute, Whole
+from penstock.api.requests import End, HotRoute, Whole
 from penstock.kernel.errors import PenstockError
 
 _METHOD = b"POST "
@@ -41,12 +40,66 @@ class Hot(Protocol):
         ...
 
 
-class _Asked(msgspec.Struct):
-    """What the connection waits for."""
+class _Asked:
+    """A request in line. It is told what came of it, as a future would be, but at once."""
 
-    route: HotRoute
-    request: Whole
-    end: Callable[[Any], Answer | None]
+    __slots__ = ("_connection", "_gone", "end", "request", "route")
+
+    def __init__(self, connection: "HotProtocol", route: HotRoute, request: Whole) -> None:
+        self._connection = connection
+        self._gone = False
+        self.route = route
+        self.request = request
+        self.end: End
+
+    def done(self) -> bool:
+        """Whether the caller has hung up."""
+        return self._gone
+
+    def cancel(self) -> None:
+        """The caller has hung up: what has not been sent is dropped."""
+        self._gone = True
+
+    def set_result(self, result: Any) -> None:
+        """What came of it."""
+        self._connection.told(self, result)
+
+    def set_exception(self, exception: Exception) -> None:
+        """What went wrong."""
+        self._connection.told_error(self, exception)
+
+
+class _Heads:
+    """The heads of answers, each put together once a second: the date is all that changes."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._defaults: list[tuple[bytes, bytes]] = []
+        self._known: dict[tuple[int, str, int], bytes] = {}
+
+    def of(self, answer: Answer) -> bytes:
+        """All that goes before the body."""
+        if self._state.default_headers is not self._defaults:
+            self._defaults = self._state.default_headers
+            self._known.clear()
+        if answer.headers:
+            return self._made(answer)
+        kind = (answer.status, answer.content_type, len(answer.body))
+        head = self._known.get(kind)
+        if head is None:
+            head = self._known[kind] = self._made(answer)
+        return head
+
+    def _made(self, answer: Answer) -> bytes:
+        own = raw_headers(answer.body, answer.content_type, answer.headers)
+        lines = [b"%s: %s\r\n" % pair for pair in (*self._defaults, *own)]
+        return b"".join((_STATUS_LINES[answer.status], *lines, b"\r\n"))
+
+
+@lru_cache(maxsize=1)
+def _heads_of(state: ServerState) -> _Heads:
+    """One for all connections of a server."""
+    return _Heads(state)
 
 
 class HotProtocol(asyncio.Protocol):
@@ -65,12 +118,12 @@ class HotProtocol(asyncio.Protocol):
         self._app_state = app_state
         self._loop = _loop or asyncio.get_running_loop()
         self._app = cast(Hot, config.app)
+        self._heads = _heads_of(server_state)
         self._transport: asyncio.Transport
         self._parser = httptools.HttpRequestParser(self)
         self._idle: asyncio.TimerHandle | None = None
         self._seen_at = 0.0
-        self._answering: asyncio.Future[Any] | None = None
-        self._asked: _Asked | None = None
+        self._answering: asyncio.Future[Any] | _Asked | None = None
         self._early = b""
         self._closing = False
         self._stuffed = False
@@ -78,6 +131,7 @@ class HotProtocol(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._body = b""
         self._messages = self._begun = 0
+        self._is_odd = False
 
     # the connection
 
@@ -152,15 +206,15 @@ class HotProtocol(asyncio.Protocol):
         """The request, if this is exactly one and it is plain; nothing of it is kept otherwise."""
         self._path, self._headers, self._body = b"", [], b""
         self._messages = self._begun = 0
+        self._is_odd = False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             return None
-        if self._begun != 1 or self._messages != 1 or self._parser.get_http_version() != _VERSION:
+        if self._begun != 1 or self._messages != 1 or self._is_odd:
             return None
-        for name, value in self._headers:
-            if name in _NOT_HERE and not (name == b"connection" and value.lower() == _KEEP_ALIVE):
-                return None
+        if self._parser.get_http_version() != _VERSION:
+            return None
         path, _, query = self._path.partition(b"?")
         if b"%" in path or not path.startswith(b"/"):
             return None
@@ -178,57 +232,61 @@ class HotProtocol(asyncio.Protocol):
         server.data_received(data)
 
     def _start(self, route: HotRoute, request: Whole) -> None:
+        asked = _Asked(self, route, request)
         try:
-            begun = route.begin(request)
+            end = route.begin(request, asked)
         except PenstockError as error:
             self._write(route.failed(error))
             return
-        if begun is None:
+        if end is None:
             self._start_anew(route, request)
             return
-        self._answering, end = begun
-        self._asked = _Asked(route, request, end)
-        self._answering.add_done_callback(self._ended)
+        asked.end = end
+        self._answering = asked
 
     def _start_anew(self, route: HotRoute, request: Whole) -> None:
         """The long way, which knows every kind of request."""
         self._answering = self._loop.create_task(route.settled(request))
         self._answering.add_done_callback(self._settled)
 
-    def _ended(self, begun: "asyncio.Future[Any]") -> None:
-        if begun.cancelled():
-            return
-        asked = self._asked
-        assert asked is not None, "one request is under way"
+    def told(self, asked: _Asked, result: Any) -> None:
+        """Answer the request in line by what came of it."""
         try:
-            answer = asked.end(begun.result())
+            answer = asked.end(result)
         except Exception as error:
-            answer = self._failed(asked.route, error)
+            self.told_error(asked, error)
+            return
         if answer is None:
             self._start_anew(asked.route, asked.request)
         else:
             self._write(answer)
             self._next()
 
+    def told_error(self, asked: _Asked, error: Exception) -> None:
+        """Answer it by what went wrong; a fault of ours is not the business of others in line."""
+        try:
+            answer = asked.route.failed(error)
+        except Exception as fault:
+            self._cut_off(fault)
+            return
+        self._write(answer)
+        self._next()
+
     def _settled(self, task: "asyncio.Future[Answer]") -> None:
         if task.cancelled():
             return
-        error = task.exception()
-        if error is not None:
-            self._close_and_raise(error)
+        fault = task.exception()
+        if fault is not None:
+            self._cut_off(fault)
+            return
         self._write(task.result())
         self._next()
 
-    def _failed(self, route: HotRoute, error: BaseException) -> Answer:
-        try:
-            return route.failed(error)
-        except Exception as fault:
-            self._close_and_raise(fault)
-
-    def _close_and_raise(self, fault: BaseException) -> NoReturn:
+    def _cut_off(self, fault: BaseException) -> None:
         """A fault of ours: the log has it, and a caller that finds itself cut off asks again."""
         self._transport.close()
-        raise fault
+        told = {"message": "a request could not be answered", "exception": fault, "protocol": self}
+        self._loop.call_exception_handler(told)
 
     def _next(self) -> None:
         self._answering = None
@@ -246,10 +304,7 @@ class HotProtocol(asyncio.Protocol):
     def _write(self, answer: Answer) -> None:
         if self._transport.is_closing():
             return
-        own = raw_headers(answer.body, answer.content_type, answer.headers)
-        headers = [b"%s: %s\r\n" % pair for pair in (*self._state.default_headers, *own)]
-        parts = (_STATUS_LINES[answer.status], *headers, b"\r\n", answer.body)
-        self._transport.write(b"".join(parts))
+        self._transport.write(self._heads.of(answer) + answer.body)
 
     # what the parser finds
 
@@ -263,7 +318,10 @@ class HotProtocol(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        self._headers.append((name.lower(), value))
+        name = name.lower()
+        self._headers.append((name, value))
+        if name in _NOT_HERE and not (name == b"connection" and value.lower() == _KEEP_ALIVE):
+            self._is_odd = True
 
     def on_body(self, body: bytes) -> None:
         """Its body, or a part of it."""

@@ -6,13 +6,15 @@ An unknown name and a bad signature are answered alike. `GET` is for handshakes 
 import os
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from penstock.api.asgi import Message, Receive, too_large
 from penstock.api.problems import Answer
-from penstock.api.requests import Begun, HotRoute, Whole, body_of
+from penstock.api.requests import End, HotRoute, Whole, body_of
 from penstock.inbox.providers.daily import is_probe
 from penstock.inbox.providers.scheme import Headers, Reply, Request
 from penstock.inbox.receive import Reception
+from penstock.kernel.gathering import Asker
 from penstock.kernel.http_errors import OverCapacity, RequestRefused
 from penstock.kernel.lending import Lending
 
@@ -45,15 +47,12 @@ class WebhookRoute(HotRoute):
             return _answer(Reply())
         return _answer(await self._reception.receive(*_delivery(request)))
 
-    def begin(self, request: Whole) -> Begun | None:
+    def begin(self, request: Whole, asker: Asker[Any]) -> End | None:
         """Put a genuine delivery in line; whatever else it is takes the long way."""
         if len(request.body) > self._reception.sources.body_bytes_max or is_probe(request.body):
             return None
-        begun = self._reception.begin(*_delivery(request))
-        if begun is None:
-            return None
-        stored, taken = begun
-        return stored, lambda results: _answer(taken(results))
+        taken = self._reception.begin(*_delivery(request), asker)
+        return None if taken is None else lambda results: _answer(taken(results))
 
     async def body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
         """The body; what all callers together have sent so far is bounded too."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Any, assert_never
 from uuid import UUID
 
 import msgspec
@@ -11,7 +11,7 @@ from penstock.api import asgi
 from penstock.api.asgi import Receive, Scope, Send, headers_of
 from penstock.api.auth import Authenticator, Principal, Role
 from penstock.api.problems import Answer, problem, rest_error
-from penstock.api.requests import Begun, HotRoute, Whole, body_of, decoded, respond
+from penstock.api.requests import End, HotRoute, Whole, body_of, decoded, respond
 from penstock.intake.answers import (
     Busy,
     LimitReached,
@@ -25,6 +25,7 @@ from penstock.intake.desk import Desk
 from penstock.intake.errors import SaleBusy, SaleLimitReached, SaleNotOpen, SaleSoldOut
 from penstock.intake.groups import Claim
 from penstock.kernel.errors import NotFound, PenstockError
+from penstock.kernel.gathering import Asker
 from penstock.kernel.http_errors import RequestRefused
 
 CLAIM_BODY_MAX = 16 * 1024
@@ -45,6 +46,7 @@ class ReservationBody(msgspec.Struct, forbid_unknown_fields=True):
     user_id: str | None = None
 
 
+_ASKED_FOR = (b"authorization", b"apikey", b"idempotency-key", b"traceparent")
 _SOLD_OUT = Answer(200, b"null", asgi.JSON)
 _rpc_decoder = msgspec.json.Decoder(ClaimBody)
 _reservation_decoder = msgspec.json.Decoder(ReservationBody)
@@ -73,13 +75,14 @@ class ClaimRoute(HotRoute):
             raise refusal_of(answer)
         return told
 
-    def begin(self, request: Whole) -> Begun | None:
+    def begin(self, request: Whole, asker: Asker[Any]) -> End | None:
         """Put a claim in line whose token needs no key to be fetched."""
-        headers = request.named_headers()
+        headers = request.named_headers(_ASKED_FOR)
         principal = self._auth.quick_principal(headers)
         if principal is None:
             return None
-        return self._desk.begin(*self._wish(request, headers, principal)), self._end
+        self._desk.put(*self._wish(request, headers, principal), asker)
+        return self._end
 
     def _end(self, result: ReserveAnswer) -> Answer | None:
         """A yes or a no; what is neither is asked again."""

@@ -1,8 +1,7 @@
 """Requests read within bounds, and answered in the one form whatever goes wrong."""
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
@@ -13,13 +12,14 @@ from penstock.api.asgi import ClientGone, Receive, Scope, Send, headers_of, read
 from penstock.api.problems import Answer, problem
 from penstock.kernel.eager import within
 from penstock.kernel.errors import DatabaseUnreachable, PenstockError
+from penstock.kernel.gathering import Asker
 from penstock.kernel.http_errors import RequestRefused
 
 BODY_TIMEOUT_S = 10.0
 
 T = TypeVar("T")
 Form = Callable[[PenstockError], Answer]
-Begun: TypeAlias = tuple["asyncio.Future[Any]", Callable[[Any], Answer | None]]
+End: TypeAlias = Callable[[Any], Answer | None]
 
 
 class Whole(msgspec.Struct):
@@ -31,9 +31,13 @@ class Whole(msgspec.Struct):
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
 
-    def named_headers(self) -> dict[str, str]:
-        """The headers by name; of repeated ones the last counts."""
-        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers}
+    def named_headers(self, only: Collection[bytes] | None = None) -> dict[str, str]:
+        """The headers by name, all or only some; of repeated ones the last counts."""
+        return {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in self.headers
+            if only is None or name in only
+        }
 
 
 class HotRoute(ABC):
@@ -53,13 +57,13 @@ class HotRoute(ABC):
     async def limit(self) -> int:
         """How many bytes a body may have."""
 
-    def begin(self, request: Whole) -> Begun | None:
+    def begin(self, request: Whole, asker: Asker[Any]) -> End | None:
         """Begin a request of the usual kind without a task of its own; None for any other.
 
-        What it begins is to be awaited, and what came of it made into the answer; a None there
-        means that `answer` has to begin anew.
+        `asker` is told later what came of it, and what is returned here makes that the answer; a
+        None there means that `answer` has to begin anew.
         """
-        del request
+        del request, asker
         return None
 
     async def settled(self, request: Whole) -> Answer:

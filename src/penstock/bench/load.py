@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from time import perf_counter
 from typing import cast
 
@@ -72,7 +73,7 @@ class _Connection(asyncio.Protocol):
         if self._buffer:
             data = self._buffer + data
         end = data.find(b"\r\n\r\n")
-        if end < 0 or len(data) < end + 4 + _length_of(data, end):
+        if end < 0 or len(data) < end + 4 + _length_of(data[:end]):
             self._buffer = data
             return
         self._load.latencies_s.append(perf_counter() - self._sent_at)
@@ -86,8 +87,10 @@ class _Connection(asyncio.Protocol):
             self.done.set_result(None)
 
 
-def _length_of(data: bytes, end: int) -> int:
-    found = _LENGTH.search(data, 0, end)
+@lru_cache(maxsize=64)
+def _length_of(head: bytes) -> int:
+    """How long the body is; the answers of a second have the same few heads."""
+    found = _LENGTH.search(head)
     return int(found.group(1)) if found is not None else 0
 
 

@@ -32,7 +32,7 @@ from penstock.inbox.sources import DOUBTED_S, FRESH_S, Sender, Sources
 from penstock.kernel.database import Database
 from penstock.kernel.errors import DatabaseUnreachable
 from penstock.kernel.events import DeliveryRejected, DeliveryTaken, Events
-from penstock.kernel.gathering import Gathering, InOrder
+from penstock.kernel.gathering import Asker, Gathering, InOrder
 from penstock.kernel.http_errors import OverCapacity, RequestRefused
 from penstock.kernel.ids import uuid7
 from penstock.kernel.queue import Connection
@@ -46,7 +46,7 @@ QUERY_HEADER = ":query"
 ALWAYS_KEPT = ("content-type", "user-agent", "traceparent")
 _ACCEPTED = Reply()
 
-Begun: TypeAlias = tuple["asyncio.Future[Sequence[Taken]]", Callable[[Sequence[Taken]], Reply]]
+End: TypeAlias = Callable[[Sequence[Taken]], Reply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,10 @@ class Reception:
         self._now = now
         self.sources = Sources(self._load, env=env, events=events)
         self._buckets: dict[UUID, _Bucket] = {}
-        self._waiting = 0
-        self._waiting_bytes = 0
-        line = InOrder[Delivery, Sequence[Taken]](
+        self._line = InOrder[Delivery, Sequence[Taken]](
             count_max=BATCH_MAX, weight=lambda item: item.weight, weight_max=BATCH_BYTES_MAX
         )
-        self._gathering = Gathering(self._store, line)
+        self._gathering = Gathering(self._store, self._line)
 
     async def close(self) -> None:
         """Let those who wait get their answers."""
@@ -112,12 +110,13 @@ class Reception:
         if verdict.reply is not None:
             return verdict.reply
         try:
-            return self._taken(sender, await self._put(sender, request, verdict))
+            stored = self._gathering.ask(self._admitted(sender, request, verdict))
+            return self._taken(sender, await stored)
         except (TimeoutError, asyncpg.PostgresError) as error:
             raise DatabaseUnreachable(type(error).__name__) from error
 
-    def begin(self, name: str, request: Request) -> Begun | None:
-        """The same for a delivery that is genuine by what is known: what to wait for, and then.
+    def begin(self, name: str, request: Request, asker: Asker[Sequence[Taken]]) -> End | None:
+        """The same for a delivery that is genuine by what is known, told to `asker`, and then.
 
         None where anything else has to be looked at; that takes the same time for every name.
         """
@@ -126,7 +125,8 @@ class Reception:
         sender, verdict = self._verdict(self.sources.known(name), request)
         if sender is None or isinstance(verdict, Rejected) or verdict.reply is not None:
             return None
-        return self._put(sender, request, verdict), partial(self._taken, sender)
+        self._gathering.put(self._admitted(sender, request, verdict), asker)
+        return partial(self._taken, sender)
 
     async def _judge(
         self, name: str, request: Request, older_than_s: float
@@ -160,24 +160,13 @@ class Reception:
             if not bucket.take():
                 raise SourceOverLimit(f"more than {sender.rate_per_s:g} deliveries per second")
 
-    def _put(
-        self, sender: Sender, request: Request, verified: Verified
-    ) -> "asyncio.Future[Sequence[Taken]]":
-        """Put a delivery in line; it is stored together with whatever else waits."""
+    def _admitted(self, sender: Sender, request: Request, verified: Verified) -> Delivery:
+        """A delivery that may stand in line, to be stored together with whatever else waits."""
         self._check_limits(sender, request)
-        if self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+        line = self._line
+        if line.unanswered >= WAITING_MAX or line.unanswered_weight >= WAITING_BYTES_MAX:
             raise OverCapacity
-        delivery = delivery_of(sender, request, verified)
-        weight = delivery.weight
-        self._waiting += 1
-        self._waiting_bytes += weight
-        stored = self._gathering.ask(delivery)
-        stored.add_done_callback(partial(self._leave, weight))
-        return stored
-
-    def _leave(self, weight: int, _: object) -> None:
-        self._waiting -= 1
-        self._waiting_bytes -= weight
+        return delivery_of(sender, request, verified)
 
     def _taken(self, sender: Sender, results: Sequence[Taken]) -> Reply:
         self._tell(sender, results)

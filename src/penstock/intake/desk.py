@@ -1,6 +1,5 @@
 """Intake of one open application: the front door, the bridge, and what operators ask of both."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -12,6 +11,7 @@ from penstock.intake.groups import CALLS_MAX, Claim, FrontDoor
 from penstock.intake.ledger import LedgerAway
 from penstock.kernel.database import Database
 from penstock.kernel.events import Events
+from penstock.kernel.gathering import Asker
 from penstock.kernel.http_errors import RequestRefused
 from penstock.kernel.settings import Settings
 
@@ -59,10 +59,10 @@ class Desk:
         check_ids(pool, claim)
         return await self.door.reserve(pool, claim)
 
-    def begin(self, pool: str, claim: Claim) -> "asyncio.Future[ReserveAnswer]":
+    def put(self, pool: str, claim: Claim, asker: Asker[ReserveAnswer]) -> None:
         """The same, once: where others are claiming the slots, the answer is Busy."""
         check_ids(pool, claim)
-        return self.door.begin(pool, claim)
+        self.door.put(pool, claim, asker)
 
     async def _reserve(self, pool: str, claims: Sequence[Claim]) -> Sequence[ReserveAnswer]:
         async with self.database.connection() as conn:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.intake.answers import Busy, ReserveAnswer
-from penstock.kernel.gathering import Gathering, Waiter
+from penstock.kernel.gathering import Asker, Gathering, Waiter
 from penstock.kernel.http_errors import OverCapacity
 
 GROUP_MAX = 1000
@@ -39,8 +39,9 @@ _Waiter: TypeAlias = Waiter[Claim, ReserveAnswer]
 class _UserLine:
     """Claims of one pool. A user is in `ready` at most once and not while one is in flight."""
 
-    def __init__(self, group_max: int) -> None:
+    def __init__(self, group_max: int, answered: Callable[[int], None]) -> None:
         self._group_max = group_max
+        self._answered = answered
         self._ready: deque[str] = deque()
         self._by_user: dict[str, deque[_Waiter]] = {}
 
@@ -65,18 +66,12 @@ class _UserLine:
         """One claim of each user who is ready."""
         batch: list[_Waiter] = []
         while self._ready and len(batch) < self._group_max:
-            user = self._ready.popleft()
-            line = self._by_user[user]
-            while line and line[0].answer.done():
-                line.popleft()  # its caller has gone before it was sent: nothing to undo
-            if line:
-                batch.append(line.popleft())
-            else:
-                del self._by_user[user]
+            batch.append(self._by_user[self._ready.popleft()].popleft())
         return batch
 
     def returned(self, batch: Sequence[_Waiter]) -> None:
         """The users of a call may go again."""
+        self._answered(len(batch))
         for waiter in batch:
             user = waiter.item.user
             if self._by_user[user]:
@@ -123,14 +118,14 @@ class FrontDoor:
         Where others are claiming the slots it asks again in a moment: sold then, or free.
         """
         for pause_s in BUSY_PAUSES_S:
-            answer = await self.begin(pool, claim)
+            answer = await self._ask(pool, claim)
             if not isinstance(answer, Busy):
                 return answer
             await self._pause(pause_s)
-        return await self.begin(pool, claim)
+        return await self._ask(pool, claim)
 
-    def begin(self, pool: str, claim: Claim) -> "asyncio.Future[ReserveAnswer]":
-        """The same, once and without waiting: the answer is to be awaited, and may be Busy."""
+    def put(self, pool: str, claim: Claim, asker: Asker[ReserveAnswer]) -> None:
+        """The same, once and without waiting: the answer is told to `asker`, and may be Busy."""
         if self._waiting >= self._waiting_max:
             raise OverCapacity
         group = self._pools.get(pool)
@@ -139,9 +134,12 @@ class FrontDoor:
         elif group.line.waiting_of(claim.user) >= WAITING_PER_USER_MAX:
             raise OverCapacity("this user has too many claims waiting")
         self._waiting += 1
-        future = group.gathering.ask(claim)
-        future.add_done_callback(self._ended)
-        return future
+        group.gathering.put(claim, asker)
+
+    def _ask(self, pool: str, claim: Claim) -> "asyncio.Future[ReserveAnswer]":
+        answer: asyncio.Future[ReserveAnswer] = asyncio.get_running_loop().create_future()
+        self.put(pool, claim, answer)
+        return answer
 
     async def _pause(self, pause_s: float) -> None:
         self._waiting += 1  # whoever pauses has no answer either
@@ -150,8 +148,8 @@ class FrontDoor:
         finally:
             self._waiting -= 1
 
-    def _ended(self, _: object) -> None:
-        self._waiting -= 1
+    def _answered(self, count: int) -> None:
+        self._waiting -= count
 
     async def close(self) -> None:
         """Let the calls in flight end; claims still waiting get their answers too."""
@@ -161,7 +159,7 @@ class FrontDoor:
             self._pools.pop(pool, None)
 
     def _group_of(self, pool: str) -> _Pool:
-        line = _UserLine(self._group_max)
+        line = _UserLine(self._group_max, self._answered)
         gathering = Gathering(
             partial(self._reserve, pool),
             line,

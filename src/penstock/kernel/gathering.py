@@ -14,6 +14,24 @@ from typing import Generic, Protocol, TypeVar
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
+HeardT = TypeVar("HeardT", contravariant=True)
+TOLD_AT_ONCE = 32
+
+
+class Asker(Protocol[HeardT]):
+    """Who is told the answer: a future, or something cheaper of the same form."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+        ...
+
+    def set_result(self, result: HeardT, /) -> None:
+        """Tell the answer."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Tell what went wrong."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +39,8 @@ class Waiter(Generic[ItemT, AnswerT]):
     """An item and who waits for its answer."""
 
     item: ItemT
-    answer: "asyncio.Future[AnswerT]"
+    answer: Asker[AnswerT]
+    weight: int = 0
 
     def settle(self, outcome: AnswerT | Exception) -> None:
         """Answer whoever waits, if anybody still does."""
@@ -45,11 +64,11 @@ class Line(Protocol[ItemT, AnswerT]):
         ...
 
     def take(self) -> list[Waiter[ItemT, AnswerT]]:
-        """Take out the next call's; those whose caller has gone are dropped."""
+        """Take out the next call's, also those whose caller has gone."""
         ...
 
     def returned(self, batch: Sequence[Waiter[ItemT, AnswerT]]) -> None:
-        """Learn that a call has come back."""
+        """Learn that what was taken has been answered."""
         ...
 
 
@@ -58,6 +77,7 @@ class InOrder(Generic[ItemT, AnswerT]):
 
     def __init__(self, *, count_max: int, weight: Callable[[ItemT], int], weight_max: int) -> None:
         self._waiters: deque[Waiter[ItemT, AnswerT]] = deque()
+        self.unanswered = self.unanswered_weight = 0
         self._count_max = count_max
         self._weight = weight
         self._weight_max = weight_max
@@ -67,6 +87,9 @@ class InOrder(Generic[ItemT, AnswerT]):
 
     def add(self, waiter: Waiter[ItemT, AnswerT]) -> None:
         """Put one at the end."""
+        waiter.weight = self._weight(waiter.item)
+        self.unanswered += 1
+        self.unanswered_weight += waiter.weight
         self._waiters.append(waiter)
 
     def take(self) -> list[Waiter[ItemT, AnswerT]]:
@@ -74,17 +97,16 @@ class InOrder(Generic[ItemT, AnswerT]):
         batch: list[Waiter[ItemT, AnswerT]] = []
         weight = 0
         while self._waiters and len(batch) < self._count_max:
-            waiter = self._waiters[0]
-            if not waiter.answer.done():
-                weight += self._weight(waiter.item)
-                if batch and weight > self._weight_max:
-                    break
-                batch.append(waiter)
-            self._waiters.popleft()
+            weight += self._waiters[0].weight
+            if batch and weight > self._weight_max:
+                break
+            batch.append(self._waiters.popleft())
         return batch
 
     def returned(self, batch: Sequence[Waiter[ItemT, AnswerT]]) -> None:
-        """Nothing depends on it here."""
+        """Nobody waits for these any more."""
+        self.unanswered -= len(batch)
+        self.unanswered_weight -= sum(waiter.weight for waiter in batch)
 
 
 class Gathering(Generic[ItemT, AnswerT]):
@@ -105,13 +127,15 @@ class Gathering(Generic[ItemT, AnswerT]):
         # Another call pays when there is enough to carry: two small ones cost more than one.
         self._second_call_min = second_call_min
         self._rested = rested
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._due = False
         self._loop = asyncio.get_running_loop()
 
     @property
     def idle(self) -> bool:
         """Whether nothing is in flight and nobody is ready to go; `rested` hears of it."""
-        return not self._calls and not len(self._line)
+        return not self._tasks and not len(self._line)
 
     def ask(self, item: ItemT) -> "asyncio.Future[AnswerT]":
         """The answer to one item, to be awaited; raises what its call raised.
@@ -119,37 +143,68 @@ class Gathering(Generic[ItemT, AnswerT]):
         An error means that the outcome is unknown: only an idempotent repeat is safe. Cancelling it
         before it was sent takes the item out of the line.
         """
-        waiter: Waiter[ItemT, AnswerT] = Waiter(item, self._loop.create_future())
-        self._line.add(waiter)
-        self._send()
-        return waiter.answer
+        answer: asyncio.Future[AnswerT] = self._loop.create_future()
+        self.put(item, answer)
+        return answer
+
+    def put(self, item: ItemT, asker: Asker[AnswerT]) -> None:
+        """The same for a caller who is told at once, without a turn of the loop in between.
+
+        What it does with the answer must not raise: others wait for theirs.
+        """
+        self._line.add(Waiter(item, asker))
+        if not self._due and self._may_send():
+            # At the end of this turn of the loop: what arrives in the same turn goes along.
+            self._due = True
+            self._loop.call_soon(self._send)
 
     async def close(self) -> None:
         """Let the calls in flight end; those still waiting get their answers too."""
-        while self._calls:
-            await asyncio.wait(self._calls)
+        while self._tasks or self._due:
+            await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(0))
+
+    def _may_send(self) -> bool:
+        if not self._calls:
+            return bool(len(self._line))
+        return self._calls < self._calls_max and len(self._line) >= self._second_call_min
 
     def _send(self) -> None:
-        while len(self._line) and len(self._calls) < self._calls_max:
-            if self._calls and len(self._line) < self._second_call_min:
-                return
-            batch = self._line.take()
-            if batch:
-                self._calls.add(asyncio.create_task(self._run(batch)))
+        self._due = False
+        while self._may_send():
+            self._calls += 1
+            task = self._loop.create_task(self._run(self._line.take()))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
 
-    async def _run(self, batch: list[Waiter[ItemT, AnswerT]]) -> None:
+    async def _run(self, taken: list[Waiter[ItemT, AnswerT]]) -> None:
+        # Whoever has gone before being sent is left out: nothing to undo.
+        batch = [waiter for waiter in taken if not waiter.answer.done()]
+        try:
+            outcomes = await self._outcomes(batch)
+        finally:
+            # The next call goes before this one's answers are told: the database need not wait.
+            self._calls -= 1
+            self._line.returned(taken)
+            self._send()
+        for number, (waiter, outcome) in enumerate(zip(batch, outcomes, strict=True), 1):
+            waiter.settle(outcome)
+            if number % TOLD_AT_ONCE == 0:
+                await asyncio.sleep(0)  # these answers go out, and what has come in is read
+
+    async def _outcomes(
+        self, batch: Sequence[Waiter[ItemT, AnswerT]]
+    ) -> Sequence[AnswerT | Exception]:
+        if not batch:
+            return ()
         try:
             answers = await self._call([waiter.item for waiter in batch])
-            for waiter, answer in zip(batch, answers, strict=True):
-                waiter.settle(answer)
-        except Exception as error:  # also too few answers: nobody is left waiting for ever
-            for waiter in batch:
-                waiter.settle(copy(error))  # each waiter's traceback is its own
-        finally:
-            current = asyncio.current_task()
-            assert current is not None, "a call is a task"
-            self._calls.discard(current)
-            self._line.returned(batch)
-            self._send()
-            if self.idle:
-                self._rested()
+            if len(answers) != len(batch):
+                raise ValueError(f"{len(answers)} answers to {len(batch)} items")
+        except Exception as error:  # nobody is left waiting for ever
+            return [copy(error) for _ in batch]  # each waiter's traceback is its own
+        return answers
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if self.idle:
+            self._rested()
