@@ -79,7 +79,7 @@ async def test_the_next_call_goes_before_the_answers_of_the_last_are_told() -> N
     await asyncio.sleep(0)
     second = group.ask(2)
     first.add_done_callback(lambda _: in_flight.append(len(counter.calls)))
-    assert await asyncio.gather(first, second) == [10, 20]
+    assert (await first, await second) == (10, 20)
     assert in_flight == [2]
 
 
