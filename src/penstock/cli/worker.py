@@ -1,7 +1,6 @@
 """`penstock work`, `run`, `serve` and `dev`: the commands that keep running."""
 
 import asyncio
-import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,7 +19,7 @@ from penstock.cli.listening import bound, said_plainly
 from penstock.cli.processes import run_processes, watch_parent
 from penstock.kernel.errors import WrongUsage
 from penstock.kernel.logs import capture_standard_logging, log_subscriber, make_logger
-from penstock.kernel.loops import run_fast
+from penstock.kernel.loops import rare_collections, run_fast
 from penstock.kernel.report import WorkReport
 
 __all__ = ["dev", "run", "serve", "work"]
@@ -28,7 +27,6 @@ __all__ = ["dev", "run", "serve", "work"]
 T = TypeVar("T")
 KILL_GRACE_S = 10.0
 FORCED = 130
-GC_AFTER = 50_000
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DATABASE_VARIABLE = "PENSTOCK_DATABASE_URL"
 
@@ -129,17 +127,9 @@ def serve(invocation: Invocation, *, with_workers: bool, host: str | None, port:
     with bound(settings.host, settings.port) as sockets:
         taken = sockets[0].getsockname()[1]  # where 0 was asked for, this is the one that was free
         invocation.out.say(f"serving on http://{settings.host}:{taken}")
-        _settle_memory()
-        with _raised_again():
+        with rare_collections(), _raised_again():
             server.run(sockets=sockets)
     return 0 if server.started else 1
-
-
-def _settle_memory() -> None:
-    """What is loaded by now stays: looking through it again and again only delays answers."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_AFTER, 20, 100)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 # Every claimed item is a handful of objects that soon go without any cycle: by the usual thresholds
-# a busy worker would spend a tenth of its time looking for cycles among them.
+# a busy process would spend a tenth of its time looking for cycles among them.
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
@@ -20,14 +20,15 @@ def run_fast(work: Coroutine[Any, Any, T]) -> T:
         factory = import_module("uvloop").new_event_loop
     except ModuleNotFoundError:
         factory = None
-    with _rare_collections(), asyncio.Runner(loop_factory=factory) as runner:
+    with rare_collections(), asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(work)
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def rare_collections() -> Iterator[None]:
     """Look for cycles seldom, and never among what was there before: that stays anyway."""
     before = gc.get_threshold()
+    gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     try:
