@@ -12,13 +12,14 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from penstock.application import Penstock
+from penstock.bench.payments_history import measure_history
 from penstock.bench.report import BenchReport, describe_machine
 from penstock.kernel.schema import migrate
 from penstock.payments import store
 from penstock.payments.instruction import Instruction
 from penstock.payments.model import Claimed, Ending, EndState, NewPayment
 from penstock.payments.rails import RailOutcome, Sent
-from penstock.postgres import throwaway_cluster
+from penstock.postgres import Cluster, throwaway_cluster
 
 PAYLOAD = '{"amount": 1050, "currency": "EUR", "destination": {"iban": "DE02120300000000202051"}}'
 RAIL = "bench"
@@ -40,11 +41,12 @@ class Plan:
     thousand: int = 40_000
     backlog: int = 100_000
     idle: int = 20
+    history: int = 10_000_000
 
     @classmethod
     def quick(cls) -> "Plan":
         """A few seconds in all."""
-        return cls(single=50, ten=200, thousand=1_000, backlog=2_000, idle=2)
+        return cls(single=50, ten=200, thousand=1_000, backlog=2_000, idle=2, history=4_000)
 
 
 class _Instant:
@@ -166,10 +168,26 @@ async def bench_payments(plan: Plan, progress: Progress) -> BenchReport:
             claim_ms = await bench.backlog(plan.backlog)
         finally:
             await conn.close()
+        growth = await _history(cluster, plan.history, report, progress)
     report.goal("dispatches/s at 1,000 participants", thousand, bound=">=", goal=7_000)
     report.goal("dispatches/s at one participant", one, bound=">=", goal=400)
     report.goal("claim ms with a long backlog", claim_ms, bound="<=", goal=5)
+    report.goal("a claim with long history, times one with short", growth, bound="<=", goal=1.5)
     return report
+
+
+async def _history(cluster: Cluster, count: int, report: BenchReport, progress: Progress) -> float:
+    """On a database of its own: the rates are measured without ten million rows beside them."""
+    conn = await asyncpg.connect(cluster.url())
+    await conn.execute("create database history")
+    await conn.close()
+    url = cluster.url("history")
+    await migrate(url, only="payments")
+    conn = await asyncpg.connect(url)
+    try:
+        return await measure_history(conn, count, report, progress)
+    finally:
+        await conn.close()
 
 
 def _application(url: str, rail: _Instant) -> Penstock:

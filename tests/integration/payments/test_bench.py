@@ -12,4 +12,7 @@ def test_a_quick_bench_reports_rates_costs_and_goals(cli: Cli) -> None:
             assert figures[f"{kind}_at_{participants}_participants"] > 0
     assert figures["claim_ms_with_backlog"] > 0
     assert figures["enqueue_to_rail_ms_p95"] >= figures["enqueue_to_rail_ms_p50"]
-    assert len(ran.document["goals"]) == 3
+    for rows in (1000, 4000):
+        for kind in ("claim", "reap", "depth"):
+            assert figures[f"{kind}_ms_at_{rows}_attempts"] > 0
+    assert len(ran.document["goals"]) == 4
