@@ -24,6 +24,7 @@ test: $(STAMP) ## run every test
 	@PYTEST_WORKERS=$(PYTEST_WORKERS) BIN=$(BIN) sh tools/test.sh $(ARGS)
 
 storm: $(STAMP) ## 20,000 payments under kills, stops, cuts and replays (minutes); SEED=7 repeats one
+	@TEST_ROUNDS=10000 $(BIN)/python -m pytest -q -n 0 tests/sql/payments/test_races.py
 	@TEST_SEED=$(SEED) TEST_PAYMENTS=$(or $(PAYMENTS),20000) TEST_PARTICIPANTS=$(or $(PARTICIPANTS),200) $(BIN)/python -m pytest -q -s -n 0 tests/integration/payments/test_storm.py
 
 check: $(STAMP) ## lint, types, layering, docs
