@@ -168,7 +168,7 @@ async def bench_payments(plan: Plan, progress: Progress) -> BenchReport:
             claim_ms = await bench.backlog(plan.backlog)
         finally:
             await conn.close()
-        growth = await _history(cluster, plan.history, report, progress)
+        growth = await _history(cluster, plan.history, report=report, progress=progress)
     report.goal("dispatches/s at 1,000 participants", thousand, bound=">=", goal=7_000)
     report.goal("dispatches/s at one participant", one, bound=">=", goal=400)
     report.goal("claim ms with a long backlog", claim_ms, bound="<=", goal=5)
@@ -176,7 +176,9 @@ async def bench_payments(plan: Plan, progress: Progress) -> BenchReport:
     return report
 
 
-async def _history(cluster: Cluster, count: int, report: BenchReport, progress: Progress) -> float:
+async def _history(
+    cluster: Cluster, count: int, *, report: BenchReport, progress: Progress
+) -> float:
     """On a database of its own: the rates are measured without ten million rows beside them."""
     conn = await asyncpg.connect(cluster.url())
     await conn.execute("create database history")
@@ -185,7 +187,7 @@ async def _history(cluster: Cluster, count: int, report: BenchReport, progress: 
     await migrate(url, only="payments")
     conn = await asyncpg.connect(url)
     try:
-        return await measure_history(conn, count, report, progress)
+        return await measure_history(conn, count, report=report, progress=progress)
     finally:
         await conn.close()
 
