@@ -127,6 +127,28 @@ async def test_a_caller_that_went_away_is_not_sent() -> None:
     assert counter.calls == [[1], [3]]
 
 
+async def test_an_asker_that_fails_takes_no_answer_from_the_others() -> None:
+    class Broken:
+        def done(self) -> bool:
+            return False
+
+        def set_result(self, result: int) -> None:
+            raise LookupError(result)
+
+        def set_exception(self, exception: Exception) -> None:
+            raise exception
+
+    faults: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, told: faults.append(told["exception"]))
+    counter = Counter()
+    counter.open.set()
+    group = gathering(counter)
+    group.put(1, Broken())
+    assert await asyncio.wait_for(group.ask(2), 1) == 20
+    assert [str(fault) for fault in faults] == ["10"]
+
+
 async def test_too_few_answers_leave_nobody_waiting() -> None:
     async def forgetful(items: Sequence[int]) -> list[int]:
         return list(items)[1:]

@@ -148,10 +148,7 @@ class Gathering(Generic[ItemT, AnswerT]):
         return answer
 
     def put(self, item: ItemT, asker: Asker[AnswerT]) -> None:
-        """The same for a caller who is told at once, without a turn of the loop in between.
-
-        What it does with the answer must not raise: others wait for theirs.
-        """
+        """The same for a caller who is told at once, without a turn of the loop in between."""
         self._line.add(Waiter(item, asker))
         if not self._due and self._may_send():
             # At the end of this turn of the loop: what arrives in the same turn goes along.
@@ -187,7 +184,7 @@ class Gathering(Generic[ItemT, AnswerT]):
             self._line.returned(taken)
             self._send()
         for number, (waiter, outcome) in enumerate(zip(batch, outcomes, strict=True), 1):
-            waiter.settle(outcome)
+            self._tell(waiter, outcome)
             if number % TOLD_AT_ONCE == 0:
                 await asyncio.sleep(0)  # these answers go out, and what has come in is read
 
@@ -203,6 +200,13 @@ class Gathering(Generic[ItemT, AnswerT]):
         except Exception as error:  # nobody is left waiting for ever
             return [copy(error) for _ in batch]  # each waiter's traceback is its own
         return answers
+
+    def _tell(self, waiter: Waiter[ItemT, AnswerT], outcome: AnswerT | Exception) -> None:
+        try:
+            waiter.settle(outcome)
+        except Exception as fault:  # the asker's own; the others in line get their answers
+            told = {"message": "an answer could not be told", "exception": fault}
+            self._loop.call_exception_handler(told)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
