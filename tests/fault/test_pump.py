@@ -20,7 +20,7 @@ from penstock.kernel.limits import Limits
 from penstock.kernel.queue import Item
 from penstock.kernel.scheduler import Scheduler
 from penstock.kernel.verdict import DONE, Retry
-from penstock.kernel.wakeup import Listener
+from penstock.kernel.wakeup import Listener, Wakeup
 
 PASSING = [
     asyncpg.QueryCanceledError("canceling statement due to statement timeout"),
@@ -329,3 +329,18 @@ async def test_a_retry_waits_for_what_the_handler_asked(
         await until(lambda: _delivered(outbox, event), "the second attempt delivers")
         assert monotonic() - started >= 0.5
         assert (await running.stop()).retried == 1
+
+
+async def test_the_first_to_come_is_handled_before_more_is_asked_for(
+    database_url: str,
+    conn: "asyncpg.Connection[asyncpg.Record]",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler = Calls()
+    handled: list[int] = []
+    monkeypatch.setattr(Wakeup, "looking", lambda _: handled.append(len(handler.seen)))
+    await SqlOutbox(conn).publish(1)
+    async with pumping(database_url, handler) as running:
+        await until_true(lambda: len(handled) >= 2, "it has claimed twice")
+        await running.stop()
+    assert handled[:2] == [0, 1]

@@ -151,6 +151,8 @@ class Pump:
             items = await self._claim(limit)
             if items:
                 self._dispatch(items)
+                if idle:  # the first to come need not wait until more has been asked for
+                    await asyncio.sleep(0)
                 # Of a queue in which one lets the next go, that was all there is: to ask again
                 # before anything ends would find nothing, and be in the way when it does.
                 if len(items) == limit or not self._successive:
