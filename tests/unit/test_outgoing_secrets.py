@@ -19,7 +19,8 @@ ENV = {
     "COPY_OF_JWT_SECRET": "of users, of users, of users, of users",
     "PENSTOCK_HTTP_SIGNING_SECRET": "six",
     "SAME_AS_SIGNING_SECRET": "six",
-    "DATABASE_URL": "postgresql://x:y@db/z",
+    "DATABASE_URL": "postgresql://x:of%20users@db/z",
+    "DATABASE_PASSWORD_SECRET": "of users",
 }
 
 
@@ -52,6 +53,10 @@ def test_what_is_called_like_a_receivers_secret_is_given(name: str) -> None:
         "file:/etc/passwd",
         "file:/run/secrets/../../etc/passwd",
         "file:~/.pgpass",
+        "file:/run/secrets/kubernetes.io/serviceaccount/token",
+        "file:/run/secrets/kubernetes.io/x_secret",
+        "file:/run/secrets/postgres_password",
+        "env:DATABASE_PASSWORD_SECRET",
     ],
 )
 def test_what_the_process_lives_by_is_not(reference: str) -> None:

@@ -177,6 +177,7 @@ def test_only_secrets_are_references() -> None:
         ({"jwt_secret": LONG, "jwt_algorithms": "HS256,ES256"}, "there are no public keys"),
         ({"jwt_jwks_url": "https://h/k", "jwt_jwks_file": "k.json"}, "keep one"),
         ({"jwt_secret": "short"}, "shorter than 32 bytes"),
+        ({"jwt_secret": f"-----BEGIN PUBLIC KEY-----{LONG}"}, "key of a pair"),
         ({"worker_key": "same", "admin_key": "same"}, "worker_key and admin_key are the same"),
         ({"service_role_key": "same", "anon_key": "same"}, "are the same"),
         ({"service_role_key": "same", "outbox_secrets": "new,same"}, "also one of outbox_secrets"),

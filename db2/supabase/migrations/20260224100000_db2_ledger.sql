@@ -144,8 +144,14 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if cardinality(p_ids) > 0 and to_regprocedure(
-        'app.outbox_alert_items(text, uuid[], text[], text[], text[], text[])') is not null then
+    if cardinality(p_ids) > 0 and exists (
+        select from pg_proc p
+        join pg_namespace n on n.oid = p.pronamespace
+        join pg_roles r on r.oid = p.proowner
+        where n.nspname = 'app' and p.proname = 'outbox_alert_items' and r.rolname = current_user
+          and p.proargtypes = concat_ws(' ', 'text'::regtype::oid, 'uuid[]'::regtype::oid,
+              'text[]'::regtype::oid, 'text[]'::regtype::oid, 'text[]'::regtype::oid,
+              'text[]'::regtype::oid)::oidvector) then
         perform app.outbox_alert_items(p_queue, p_ids, p_topics, p_states, p_codes, p_errors);
     end if;
 end
@@ -1100,7 +1106,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', '01347ba1fa178a6619ef2ba4fb23b319574d787df429c8811ae0da23e4342bfc')
+values ('kernel', 1, 'definitions', '64c562e15c78b610a2dd7f46a92c34a006bb060ddfe5556b7b42ad18f2f44aad')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1117,7 +1123,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', '71dfcf22a5bf4a3b289392a92102a4d318beb3d27ed160bb59d66656803a3ba4')
+values ('file kernel/functions', 'file', 'kernel', '1', 'b46856e8a855c6c0cf0b4f23cb2b8fff8b574d3ad15d0772593ecf5436e3fa9d')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

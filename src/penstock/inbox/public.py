@@ -131,7 +131,7 @@ class Inbox:
         if not routed and not self.registrations:
             return None  # a worker of other queues, with rights for those
         queue = InboxQueue(list(self.registrations))
-        calls = sum(r.options.concurrency for r in self.registrations.values())
+        calls = None if routed else sum(r.options.concurrency for r in self.registrations.values())
         effects = InboxEffects(lending.database)
         runtime = await lending.runtime(queue, InboxEnding(), calls=calls, effects=effects)
         own = {line.name: BoundHandler(r, runtime) for line, r in self.registrations.items()}

@@ -72,8 +72,10 @@ _PUT_ROUTE = (
     " as audit_id"
 )
 _MAY_ROUTE = (
-    "select coalesce(has_function_privilege(to_regprocedure('webhook.routes()')::oid, 'execute'),"
-    " false) as may"
+    "select coalesce(bool_or(has_schema_privilege(n.oid, 'usage')"
+    " and has_function_privilege(p.oid, 'execute')), false) as may"
+    " from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
+    " where n.nspname = 'webhook' and p.proname = 'routes'"
 )
 _DEAD = (
     "select id, webhook_id, source, event_id, event_type, attempts, error_code, error, received_at,"

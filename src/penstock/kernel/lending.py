@@ -49,11 +49,12 @@ class Lending:
             yield Tx(conn)
 
     async def runtime(
-        self, queue: Queue, ending: Ending, *, calls: int = 0, effects: Effects | None = None
+        self, queue: Queue, ending: Ending, *, calls: int | None = 0, effects: Effects | None = None
     ) -> Runtime:
         """What the handlers of one queue run with; `calls` is how many there may be at once.
 
-        Only where that is more than the process allows do they have to take turns.
+        Only where that is more than the process allows, or not known beforehand (None), do they
+        have to take turns.
         """
         allowed = self.settings.concurrency
 
@@ -79,7 +80,7 @@ class Lending:
             lease_s=policy.lease_s,
             concurrency_max=allowed,
             attempts_max=self.settings.max_attempts or 1000,
-            slots=asyncio.Semaphore(allowed) if calls > allowed else None,
+            slots=asyncio.Semaphore(allowed) if calls is None or calls > allowed else None,
             effects=effects,
         )
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 from penstock.kernel.references import follow
-from penstock.kernel.secrets import Secret
+from penstock.kernel.secrets import Dsn, Secret
 from penstock.kernel.settings import TABLE, Settings
 
 SETTING = "destination_secrets"
@@ -42,11 +42,21 @@ def is_for_receivers(reference: str, patterns: tuple[str, ...]) -> bool:
         return False
     if kind == "env" and any(where in row.env_names for row in TABLE.values()):
         return False
-    return any(fnmatchcase(reference, pattern) for pattern in patterns)
+    return any(_matches(reference, pattern) for pattern in patterns)
+
+
+def _matches(reference: str, pattern: str) -> bool:
+    """`*` stands for anything, but within a path for one part of it: not for folders below."""
+    if pattern == "*":
+        return True
+    return reference.count("/") == pattern.count("/") and fnmatchcase(reference, pattern)
 
 
 def _own(settings: Settings) -> Iterator[Secret]:
     for row in TABLE.values():
         if row.spec.secret and row.name != _FOR_RECEIVERS:
             value = getattr(settings, row.name)
-            yield from value if isinstance(value, tuple) else (value,) if value else ()
+            for own in value if isinstance(value, tuple) else (value,) if value else ():
+                yield own
+                if isinstance(own, Dsn) and own.password:
+                    yield Secret(own.password)

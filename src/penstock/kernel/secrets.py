@@ -7,6 +7,7 @@ import hmac
 import re
 from collections.abc import Iterable
 from hashlib import sha256
+from urllib.parse import unquote, urlsplit
 
 MASK = "********"
 
@@ -68,6 +69,15 @@ class Dsn(Secret):
     """A URL with a password inside: everything but the password may be shown."""
 
     __slots__ = ()
+
+    @property
+    def password(self) -> str | None:
+        """The password alone, if the URL holds one where URLs do."""
+        try:
+            found = urlsplit(self._text).password
+        except ValueError:
+            return None
+        return None if found is None else unquote(found)
 
     def masked(self) -> str:
         """The URL with its password hidden."""

@@ -36,10 +36,16 @@ class Receiver:
         self.status = 200
         self.got: list[tuple[bytes, dict[str, str]]] = []
         self.url = ""
+        self.takes_s = 0.0
+        self.now = self.most = 0
 
     async def take(self, request: web.Request) -> web.Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
+        self.now += 1
+        self.most = max(self.most, self.now)
         self.got.append((await request.read(), headers))
+        await asyncio.sleep(self.takes_s)
+        self.now -= 1
         return web.Response(status=self.status)
 
 
@@ -88,6 +94,17 @@ async def test_an_http_route_sends_the_bytes_signed_under_one_id(
         body=body,
     )
     assert headers["webhook-signature"] == signed["webhook-signature"]
+
+
+async def test_routes_too_keep_to_the_concurrency_of_the_process(
+    ps: Penstock, database_url: str, inbox: SqlInbox, stripe: UUID, receiver: Receiver
+) -> None:
+    await _route(inbox, "http", receiver.url)
+    await inbox.send(stripe, *(f"evt_{n}" for n in range(6)))
+    receiver.takes_s = 0.05
+    narrow = Penstock(database_url, settings=with_values(ps.settings, concurrency=1))
+    await drain(narrow, only={"inbox"})
+    assert (len(receiver.got), receiver.most) == (6, 1)
 
 
 async def test_an_http_route_to_a_forbidden_address_is_dead_at_once(

@@ -189,3 +189,10 @@ async def test_a_plain_role_gets_nothing_but_its_verbs(conn: Connection) -> None
             role,
         )
         assert {row["name"] for row in rows} == allowed
+
+
+async def test_a_worker_without_rights_here_may_ask_whether_it_has_any(inbox: SqlInbox) -> None:
+    await inbox.conn.execute("set role penstock_payments_executor")
+    assert not await store.may_route(inbox.conn)
+    await inbox.conn.execute("set role penstock_inbox_executor")
+    assert await store.may_route(inbox.conn)

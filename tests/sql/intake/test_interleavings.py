@@ -56,6 +56,19 @@ async def test_a_claim_under_way_is_not_passed_by_the_watermark(database_url: st
         assert [row["outcome"] for row in rows] == ["reserved", "reserved", "sold_out"]
 
 
+async def test_nor_by_a_claim_that_had_a_long_way_around_it(database_url: str) -> None:
+    many = [f"u{n}" for n in range(300)]
+    async with Stage(database_url) as stage:
+        one, two = await stage.sessions("one", "two")
+        await prepared(two, 301)
+        await one.begin()
+        await one.run(RESERVE, POOL, many, None)
+        await two.run(RESERVE, POOL, ["late"], None)
+        await one.rollback()
+        rows = await two.run(RESERVE, POOL, many, None)
+        assert {row["outcome"] for row in rows} == {"reserved"}
+
+
 async def test_a_slot_about_to_return_is_not_passed_by_the_watermark(database_url: str) -> None:
     async with Stage(database_url) as stage:
         one, two = await stage.sessions("one", "two")

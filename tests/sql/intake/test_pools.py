@@ -67,6 +67,26 @@ async def test_the_watermark_follows_the_sale(intake: SqlIntake) -> None:
     assert [a.outcome for a in await intake.reserve("k")] == ["reserved"]
 
 
+async def test_a_claim_that_had_a_long_way_shortens_it_for_the_next(intake: SqlIntake) -> None:
+    await intake.stock(600)
+    await intake.reserve(*(f"u{n}" for n in range(300)))
+    assert await mark(intake) == 0
+    await intake.reserve("late")
+    assert await mark(intake) == 300
+
+
+async def test_what_a_transaction_claimed_and_undid_is_not_passed(intake: SqlIntake) -> None:
+    await intake.stock(600)
+    await intake.reserve(*(f"u{n}" for n in range(300)))
+    undone = intake.conn.transaction()
+    await undone.start()
+    await intake.reserve(*(f"v{n}" for n in range(290)))
+    await intake.reserve("v290")
+    await undone.rollback()
+    answers = await intake.reserve(*(f"w{n}" for n in range(300)))
+    assert {answer.outcome for answer in answers} == {"reserved"}
+
+
 async def test_a_watermark_that_a_restore_left_too_high_is_mended(intake: SqlIntake) -> None:
     await intake.stock(3)
     await intake.conn.execute("select setval(watermark, 99) from penstock_intake.pool_mark")

@@ -148,3 +148,13 @@ async def test_what_an_operator_holds_is_not_alerted(conn: Session) -> None:
     payment = await SqlPayments(conn).enqueue()
     await conn.execute("select hold_payment($1, 'to ask the bank')", payment)
     assert await _alerts(conn) == []
+
+
+async def test_a_number_that_the_sender_made_up_keeps_no_message_from_being_dead(
+    conn: Session,
+) -> None:
+    await conn.execute("""select intake_queue_send('{"original_msg_id": "x"}')""")
+    row = await conn.fetchrow("select msg_id, read_ct from intake_queue_read(30, 10)")
+    assert row is not None
+    routed = "select intake_route_to_dlq($1, '{}', $2)"
+    assert await conn.fetchval(routed, row["msg_id"], row["read_ct"]) is not None

@@ -18,7 +18,9 @@ RECEIVERS_SECRETS = (
     "env:*_SECRET_OLD",
     "env:*_ROUTING_KEY",
     "env:SENTRY_DSN",
-    "file:/run/secrets/*",
+    "file:/run/secrets/*_secret",
+    "file:/run/secrets/*.creds",
+    "file:/run/secrets/*.properties",
 )
 
 

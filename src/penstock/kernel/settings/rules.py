@@ -7,6 +7,7 @@ from penstock.kernel.errors import BadSetting
 from penstock.kernel.settings.table import ASYMMETRIC, SYMMETRIC, Settings
 
 JWT_SECRET_BYTES_MIN = 32
+PUBLIC_KEY_STARTS = ("-----BEGIN", "ssh-", "ecdsa-")
 
 
 def check(settings: Settings) -> None:
@@ -30,6 +31,8 @@ def _token_keys(settings: Settings) -> Iterator[str]:
     if named and not has_public_keys and set(named) & set(ASYMMETRIC):
         yield "jwt_algorithms accepts an asymmetric one, but there are no public keys"
     secret = settings.jwt_secret
+    if secret and secret.reveal().lstrip().startswith(PUBLIC_KEY_STARTS):
+        yield "jwt_secret is a key of a pair, which others have; put public keys into jwt_jwks_file"
     if secret and len(secret.reveal().encode()) < JWT_SECRET_BYTES_MIN:
         yield f"jwt_secret is shorter than {JWT_SECRET_BYTES_MIN} bytes and could be guessed"
 

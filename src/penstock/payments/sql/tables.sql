@@ -151,7 +151,9 @@ create table public.payment_rails (
     status_query       boolean  not null default false,
     on_failed          text     not null default 'skip' check (on_failed in ('skip', 'block')),
     destination_keys   text[]   not null default '{}',
-    check (idempotent = (idempotency_window is not null))
+    check (idempotent = (idempotency_window is not null)),
+    constraint payment_rails_window_outlasts_call check (
+        idempotency_window > make_interval(secs => timeout_ms / 1000.0))
 );
 comment on table public.payment_rails is
     'Policy per rail. A rail without a row has no idempotency: nothing sent on it is sent again.';

@@ -34,7 +34,9 @@ begin
                 || jsonb_strip_nulls(jsonb_build_object(
                 'error_code', v_dead.code, 'error', v_dead.error)),
             penstock.clock()) as s);
-        v_ids := v_ids || penstock_intake.dead_id(v_dead.msg_id, v_dead.message);
+        -- As the dead letter will be listed: its original number is ours, not what the sender wrote.
+        v_ids := v_ids || penstock_intake.dead_id(
+            v_dead.msg_id, v_dead.message - 'original_msg_id');
         v_pools := v_pools || (v_dead.message ->> 'pool_id');
         v_codes := v_codes || v_dead.code;
         v_errors := v_errors || v_dead.error;

@@ -21,6 +21,8 @@ declare
     v_seed bytea := uuid_send(gen_random_uuid());
     v_now timestamptz := penstock.clock();
     v_rest text := 'not_open';
+    v_may_move boolean := pg_current_xact_id_if_assigned() is null
+        and current_setting('transaction_isolation') = 'read committed';
 begin
     perform pg_advisory_xact_lock_shared(hashtextextended('penstock.limit/' || p_pool_id, 0));
     select * into v_policy from penstock_intake.pool_policy(p_pool_id);
@@ -37,6 +39,9 @@ begin
             select s.ctid from public.inventory_slots s
             where s.pool_id = p_pool_id and s.status = 'AVAILABLE' and s.ord > v_mark
             order by s.ord limit cardinality(v_new) for update skip locked);
+        if v_may_move and v_tids <> '{}' and v_policy.watermark is not null then
+            perform penstock_intake.move_mark(p_pool_id, v_policy.watermark, v_mark, v_tids[1]);
+        end if;
         with written as (
             update public.inventory_slots s
             set status = 'RESERVED', locked_by = p_user_ids[f.o], locked_at = v_now,

@@ -15,6 +15,7 @@ declare
     v_now timestamptz := penstock.clock();
     c_margin constant interval := interval '10 seconds';
     v_count integer;
+    v_held penstock_payments.ending[];
 begin
     return query
         update public.payment_outbox_inflight i
@@ -31,14 +32,23 @@ begin
                   extract(epoch from i.lease_expires_at - v_now)::double precision;
     get diagnostics v_count = row_count;
     if v_count < cardinality(p_outbox_ids) then
-        update public.payment_outbox_inflight i
-        set held_at = v_now, held_token = i.lease_token, lease_token = null,
-            lease_expires_at = null, error_code = 'KEY_WINDOW_OVER',
-            error_message = 'the rail no longer knows the key of an earlier attempt'
-        from unnest(p_outbox_ids, p_tokens) as g (id, token)
-        where i.outbox_id = any (array[g.id]) and i.lease_token = g.token and i.first_sent_at <= (
-            select v_now + make_interval(secs => r.timeout_ms / 1000.0) - r.idempotency_window
-            from public.payment_rails r where r.rail_type = i.rail_type);
+        -- Those that were given leave just now are `sent`, and not looked at again.
+        with held as (
+            update public.payment_outbox_inflight i
+            set held_at = v_now, held_token = i.lease_token, lease_token = null,
+                lease_expires_at = null, error_code = 'KEY_WINDOW_OVER',
+                error_message = 'the rail no longer knows the key of an earlier attempt'
+            from unnest(p_outbox_ids, p_tokens) as g (id, token)
+            where i.outbox_id = any (array[g.id]) and i.lease_token = g.token
+              and i.phase = 'claimed' and i.first_sent_at <= (
+                select v_now + make_interval(secs => r.timeout_ms / 1000.0) - r.idempotency_window
+                from public.payment_rails r where r.rail_type = i.rail_type)
+            returning i.outbox_id, i.error_code, i.error_message
+        )
+        select array_agg(row(h.outbox_id, 'HELD', null, null, null, h.error_code,
+                             h.error_message, null)::penstock_payments.ending)
+        into v_held from held h;
+        perform penstock_payments.alert_ends(v_held);
     end if;
 end
 $$;

@@ -13,6 +13,12 @@ begin
     select * into v_row from public.payment_rails r where r.rail_type = p_rail_type for update;
     v_before := to_jsonb(v_row);
     v_row := jsonb_populate_record(v_row, p_values - 'rail_type' - 'codes');
+    if v_row.idempotency_window <= make_interval(secs => v_row.timeout_ms / 1000.0) then
+        raise exception using
+            errcode = '22023',
+            message = format('rail %s: its key window is not longer than its time limit', p_rail_type),
+            hint    = 'a key that is forgotten during a call protects nothing: leave the window out';
+    end if;
     update public.payment_rails r
     set idempotent = v_row.idempotent, idempotency_window = v_row.idempotency_window,
         timeout_ms = v_row.timeout_ms, max_concurrency = v_row.max_concurrency,
