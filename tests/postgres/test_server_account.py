@@ -137,7 +137,7 @@ def copy_alone(target: Path) -> None:
     """Copy this package and the errors it raises: it must need no other module of the product."""
     shutil.copytree(SOURCE / "penstock" / "postgres", target / "postgres")
     (target / "kernel").mkdir()
-    for name in ("__init__.py", "errors.py", "catalogue.py"):
+    for name in ("__init__.py", "errors.py", "catalogue.py", "catalogue_products.py", "entry.py"):
         shutil.copy(SOURCE / "penstock" / "kernel" / name, target / "kernel" / name)
     (target / "__init__.py").touch()
 

@@ -1097,8 +1097,8 @@ begin
                 'error_code', v_dead.code, 'error', v_dead.error)),
             penstock.clock()) as s);
         -- As the dead letter will be listed: its original number is ours, not what the sender wrote.
-        v_ids := v_ids || penstock_intake.dead_id(
-            v_dead.msg_id, v_dead.message - 'original_msg_id');
+        v_ids := v_ids || penstock_intake.dead_id(v_dead.msg_id, jsonb_build_object(
+            'reservation_id', v_dead.message ->> 'reservation_id'));
         v_pools := v_pools || (v_dead.message ->> 'pool_id');
         v_codes := v_codes || v_dead.code;
         v_errors := v_errors || v_dead.error;
@@ -2266,7 +2266,7 @@ reset role;
 
 -- intake: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('intake', 1, 'definitions', '8737ee46cf3c8d988a2d4526c497d82ab853764a2bbe800781b8086dde225b3f')
+values ('intake', 1, 'definitions', 'e983a1f6258157be6fe0ab00a699bc2b36d1c94f17f602bf569be98c7288dfb0')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- intake: record of its files
@@ -2283,7 +2283,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- intake: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file intake/functions', 'file', 'intake', '1', 'bf672ae06f288e471bb1c290482b25b54661dedf2046ebf5c1bbcde39b7ae16a')
+values ('file intake/functions', 'file', 'intake', '1', '0773cbbb67bcd1fd22c6489d67dd66abba52ea9d66ca5d830e9d925577dd1f5e')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

@@ -56,7 +56,7 @@ def demo(invocation: Invocation, *, slots: int, buyers: int, seed: int, keep: bo
 
 
 class Lines:
-    """Without a terminal: one line per second, and a line for every fault and its outcome."""
+    """Without a terminal: a line per second and phase, and one for every fault and its outcome."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -69,17 +69,18 @@ class Lines:
     def watching(self, show: Show) -> Iterator[Callable[[], None]]:
         """Follow a run."""
         told: dict[int, str] = {}
-        last = [monotonic()]
+        last, phase = monotonic(), show.phase
 
         def draw() -> None:
+            nonlocal last, phase
             for number, fault in enumerate(show.faults):
                 sign = {"done": "✓", "failed": "✗"}.get(fault.state, "…")
                 if told.get(number) != sign:
                     told[number] = sign
                     name = f"next: {fault.name}" if sign == "…" else fault.name
                     self._out.say(f"{_clock(show)} {sign} {name}  {fault.outcome}".rstrip())
-            if monotonic() - last[0] >= LINE_EVERY_S:
-                last[0] = monotonic()
+            if show.phase != phase or monotonic() - last >= LINE_EVERY_S:
+                last, phase = monotonic(), show.phase
                 self._out.say(_line(show))
 
         yield draw

@@ -79,6 +79,7 @@ async def _play(stage: Stage, show: Show, viewer: Viewer) -> Evidence:
 
                 def say(text: str) -> None:
                     show.phase = text
+                    draw()
 
                 evidence.control = await Control(stage, say).run()
                 show.phase = "done"

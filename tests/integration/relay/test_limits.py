@@ -30,14 +30,14 @@ async def test_a_rate_holds_with_two_workers(
     rate = 40
     await put(conn, "acme", config={"url": receiver.url()}, rate_per_s=rate)
     await publish_many(conn, 100)
+    started = monotonic()
     async with working(application(database_url)), working(application(database_url)):
         await until_true(lambda: len(receiver.seen) == 100, "all have come", within_s=10)
-    times = [one.at for one in receiver.seen]
+    # What is under way may bunch, so only this holds of arrivals: by any moment no more have come
+    # than the rate had let go by then.
     saved_up = rate / 4
-    assert times[-1] - times[0] >= (100 - saved_up - 1) / rate * 0.95
-    for start in times:
-        within_a_second = sum(start <= at < start + 1 for at in times)
-        assert within_a_second <= rate + saved_up + 3
+    for come, one in enumerate(receiver.seen, 1):
+        assert come <= saved_up + (one.at - started) * rate * 1.05 + 1
 
 
 async def test_a_breaker_opened_by_one_worker_is_seen_by_another(

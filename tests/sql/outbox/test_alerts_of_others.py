@@ -150,10 +150,9 @@ async def test_what_an_operator_holds_is_not_alerted(conn: Session) -> None:
     assert await _alerts(conn) == []
 
 
-async def test_a_number_that_the_sender_made_up_keeps_no_message_from_being_dead(
-    conn: Session,
-) -> None:
-    await conn.execute("""select intake_queue_send('{"original_msg_id": "x"}')""")
+@pytest.mark.parametrize("message", ['{"original_msg_id": "x"}', '"text"', "[]", "7"])
+async def test_whatever_a_message_of_intake_is_it_can_be_dead(conn: Session, message: str) -> None:
+    await conn.execute("select pgmq.send('intake_queue', $1::jsonb)", message)
     row = await conn.fetchrow("select msg_id, read_ct from intake_queue_read(30, 10)")
     assert row is not None
     routed = "select intake_route_to_dlq($1, '{}', $2)"

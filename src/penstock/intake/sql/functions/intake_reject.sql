@@ -35,8 +35,8 @@ begin
                 'error_code', v_dead.code, 'error', v_dead.error)),
             penstock.clock()) as s);
         -- As the dead letter will be listed: its original number is ours, not what the sender wrote.
-        v_ids := v_ids || penstock_intake.dead_id(
-            v_dead.msg_id, v_dead.message - 'original_msg_id');
+        v_ids := v_ids || penstock_intake.dead_id(v_dead.msg_id, jsonb_build_object(
+            'reservation_id', v_dead.message ->> 'reservation_id'));
         v_pools := v_pools || (v_dead.message ->> 'pool_id');
         v_codes := v_codes || v_dead.code;
         v_errors := v_errors || v_dead.error;
