@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,45 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
     until_gone(below)
     assert not [pid for pid in below if is_alive(pid)]
     assert not [place for place in ours if place.exists()]
+
+
+def test_a_crowd_in_a_burst_notices_that_the_demo_is_gone_and_ends_the_server() -> None:
+    """As after `kill -9`: both pipes close, and the burst would never end."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server,
+        subprocess.Popen(
+            [sys.executable, "-m", "penstock.demo.crowd"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as crowd,
+    ):
+        assert crowd.stdin is not None
+        assert crowd.stdout is not None
+        told = {
+            "port": silent.getsockname()[1],
+            "pool": "p",
+            "secret": "s" * 32,
+            "forged_secret": "f" * 32,
+            "seed": 1,
+            "connections": 1,
+            "server_pid": server.pid,
+        }
+        burst = {"kind": "burst", "first": 0, "count": 1, "forged": 0, "clicks": 1}
+        crowd.stdin.write(json.dumps(told).encode() + b"\n")
+        crowd.stdin.write(json.dumps({**burst, "measured": True}).encode() + b"\n")
+        crowd.stdin.flush()
+        assert json.loads(crowd.stdout.readline())
+        crowd.stdout.close()
+        with suppress(BrokenPipeError):
+            crowd.stdin.close()
+        try:
+            crowd.wait(10)
+            assert server.wait(10) == -signal.SIGTERM
+        finally:
+            crowd.kill()
+            server.kill()
 
 
 def test_a_sale_without_enough_buyers_is_refused() -> None:

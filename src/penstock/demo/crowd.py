@@ -1,8 +1,8 @@
 """The buyers, in a process of their own: `python -m penstock.demo.crowd`.
 
 Takes commands as lines of JSON on standard input, answers in lines of JSON: figures several times
-a second, a line when a burst is over, and in the end who was told what. When standard input
-closes, the demo is gone: the crowd then ends the server, whose parent it cannot be any more.
+a second, a line when a burst is over, and in the end who was told what. When standard input or
+output closes, the demo is gone: the crowd then ends the server, which has no parent any more.
 """
 
 import asyncio
@@ -204,18 +204,22 @@ async def _run() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     settings = Settings(**json.loads(await commands.readline()))
     crowd = Crowd(settings)
-    telling = asyncio.create_task(_tell(crowd))
+    tasks = {asyncio.create_task(_obey(crowd, commands)), asyncio.create_task(_tell(crowd))}
     try:
-        await _obey(crowd, commands)
+        # In the middle of a burst no command is read; then the demo is missed as who hears figures.
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
-        telling.cancel()
+        for task in tasks:
+            task.cancel()
         crowd.lines.close()
         with suppress(ProcessLookupError):
             os.kill(settings.server_pid, signal.SIGTERM)
 
 
 def main() -> None:
-    """Run until standard input ends."""
+    """Run until the demo is gone."""
     # A terminal's Ctrl-C goes to every process in it; ours is to be told by the demo.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(BrokenPipeError):

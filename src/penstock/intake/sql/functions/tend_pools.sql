@@ -1,7 +1,6 @@
--- A watermark may rise to just below the lowest free slot that a plain snapshot sees: slots under
--- claim are still free to it, so a claim that aborts is not passed. With none in sight it may rise
--- to the end of the line, but only under the pool's lock: then no slot is about to return. The look
--- from zero (net) mends what a restore from a dump can do: a mark newer than the rows.
+-- With no free slot in sight a watermark may rise to the end of the line, but only under the pool's
+-- lock: then no slot is about to return. The look from zero (net) mends what a restore from a dump
+-- can do: a mark newer than the rows.
 create or replace function penstock_intake.tend_pools(p_net boolean) returns int
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -27,13 +26,7 @@ begin
                 v_mended := v_mended + 1;
             end if;
         end if;
-        select s.ord into v_lowest from public.inventory_slots s
-        where s.pool_id = v_pool.pool_id and s.status = 'AVAILABLE' and s.ord > v_mark
-        order by s.ord limit 1;
-        if found then
-            perform setval(v_pool.watermark, v_lowest - 1) where v_lowest - 1 > v_mark;
-            continue;
-        end if;
+        continue when penstock_intake.raise_mark(v_pool.pool_id, v_pool.watermark, v_mark);
         continue when not pg_try_advisory_xact_lock(
             hashtextextended('penstock.pool/' || v_pool.pool_id, 0));
         v_last := pg_sequence_last_value('penstock_intake.slot_ord');
