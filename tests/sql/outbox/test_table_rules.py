@@ -79,6 +79,26 @@ async def test_what_cannot_be_published_is_refused(
     assert refused.value.sqlstate == "PN401"
 
 
+@pytest.mark.parametrize(
+    "insert",
+    [
+        "insert into public.outbox (topic, payload) values ('t', $1)",
+        "insert into payments.outbox_transfers (payload) values ($1)",
+        "insert into ledger.outbox_ledger (payload, ordering_key) values ($1, 'k')",
+    ],
+    ids=["outbox", "relay", "relay, keyed"],
+)
+async def test_what_is_too_large_is_no_event_however_it_is_written(
+    conn: "asyncpg.Connection[asyncpg.Record]", insert: str
+) -> None:
+    with pytest.raises(asyncpg.CheckViolationError, match="outbox_payload_size"):
+        await conn.execute(insert, json.dumps("x" * 1_100_000))
+    # Not by what it takes on disk: a value of one letter is compressed to next to nothing.
+    await conn.execute(insert, json.dumps("x" * 1_000_000))
+    outbox = SqlOutbox(conn)
+    assert await outbox.finish(await outbox.claim()) == []
+
+
 async def test_an_id_is_published_once(conn: "asyncpg.Connection[asyncpg.Record]") -> None:
     event = uuid4()
     publish = "select app.outbox_publish($1, 't', '{}')"

@@ -26,7 +26,7 @@ begin
         'public.outbox', 'public.outbox_archive', 'public.outbox_archive_default',
         'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks',
         'public.outbox_dedupe', 'public.outbox_destinations', 'public.outbox_routes',
-        'public.outbox_relays', 'public.contact_identities', 'public.outbox_schemas',
+        'public.outbox_relays', 'public.outbox_schemas',
         'public.outbox_functions', 'public.outbox_alerts', 'public.outbox_resends'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
@@ -38,6 +38,12 @@ drop policy if exists producers on public.outbox;
 create policy producers on public.outbox for insert
     with check ((app.current_tenant() is null or tenant_id = app.current_tenant())
                 and case when topic like 'penstock.%' then app.outbox_check_topic(topic) else true end);
+-- Entered by those who publish; what an identity means is asked of app.resolve_identity.
+grant insert (tenant_id, contact_id, type, value) on public.contact_identities
+    to penstock_outbox_ingest;
+drop policy if exists tenants on public.contact_identities;
+create policy tenants on public.contact_identities
+    using (app.current_tenant() is null or tenant_id = app.current_tenant());
 
 insert into penstock.queue (queue, product, dead_view, stats_view, replay, discard, story, kinds)
 values ('outbox', 'outbox', 'app.outbox_dead', 'app.outbox_stats',

@@ -10,7 +10,8 @@ create table public.outbox (
     id               uuid        not null default penstock.uuidv7() unique,
     tenant_id        uuid        default app.current_tenant(),
     topic            text        not null check (length(topic) between 1 and 200),
-    payload          jsonb       not null,
+    payload          jsonb       not null
+        constraint outbox_payload_size check (pg_column_size(payload) <= 1048576),
     headers          jsonb       not null default '{}' check (jsonb_typeof(headers) = 'object'),
     created_at       timestamptz not null default penstock.clock(),
     ordering_key     text        check (length(ordering_key) between 1 and 200),

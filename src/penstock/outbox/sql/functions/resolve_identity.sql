@@ -1,4 +1,5 @@
 -- One statement decides: of two that resolve the same new identity at once, both get one contact.
+-- Whom an address belongs to is told to its own tenant only.
 create or replace function app.resolve_identity(
     p_tenant uuid, p_type text, p_value text, p_contact uuid default null
 ) returns uuid
@@ -9,7 +10,8 @@ declare
     v_value text := btrim(p_value);
     v_contact uuid;
 begin
-    if p_type not in ('external_id', 'email') then
+    p_tenant := app.own_tenant(p_tenant);
+    if coalesce(p_type, '') not in ('external_id', 'email') then
         raise exception using
             errcode = 'PN005', message = 'identities to resolve are of type external_id or email';
     end if;
