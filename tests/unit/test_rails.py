@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from random import Random
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,6 +12,7 @@ from tests.support.rails import IBAN, instruction
 
 from penstock.kernel.addresses import AddressPolicy
 from penstock.kernel.outgoing import CallLimits, Outgoing
+from penstock.kernel.replies import Reply
 from penstock.kernel.secrets import Secret
 from penstock.kernel.verdict import Reject, Retry, Unknown
 from penstock.payments.errors import PaymentRefused
@@ -108,6 +109,10 @@ def test_what_is_no_payment_has_no_payload(values: dict[str, Any]) -> None:
         '{"amount": "1", "currency": "EUR"}',
         '{"amount": "1", "currency": "EUR", "destination": null}',
         '{"amount": true, "currency": "EUR", "destination": "x"}',
+        '{"amount": "1", "currency": "XXX", "destination": "x"}',
+        '{"amount": "1", "currency": ["EUR"], "destination": "x"}',
+        '{"amount": "1", "currency": "EUR", "destination": ["x"]}',
+        '{"amount": "1", "currency": "EUR", "destination": {"iban": " "}}',
     ],
 )
 def test_a_stored_payload_is_checked_again_before_it_is_sent(payload: str) -> None:
@@ -206,6 +211,53 @@ async def test_a_rail_over_http_reads_answers_by_its_table(
         await outgoing.close()
     assert check(outcome), outcome
     assert simulator.calls == [KEY], "the key is the payment's own"
+
+
+class _Answering:
+    """A client that has the given answer for everything."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+
+    async def post(self, *_: object, **__: object) -> Reply:
+        return self.reply
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "outcome"),
+    [
+        (200, b'{"id": "r1"}', Sent("r1", "HTTP_200")),
+        (200, b'{"id": "r1", "code": null}', Sent("r1", "HTTP_200")),
+        (200, b'{"id": "r1", "code": ""}', Sent("r1", "HTTP_200")),
+        (200, b" ", Sent(None, "HTTP_200")),
+        (200, b'{"id": "r1", "code": 51}', Reject("51")),
+        (200, b'{"id": "r1", "code": 0}', Sent("r1", "0")),
+        (200, b'{"id": "r1", "code": 99}', Unknown(code="99")),
+        (200, b'{"id": "r1", "code": false}', Unknown(code="false")),
+        (200, b'{"id": "r1", "code": {"n": 51}}', Unknown(code="REPLY_UNREADABLE")),
+        (200, b'{"code": 51.5}', Unknown(code="REPLY_UNREADABLE")),
+        (200, b"<html>be back soon</html>", Unknown(code="REPLY_UNREADABLE")),
+        (202, b"[51]", Unknown(code="REPLY_UNREADABLE")),
+        (200, b"[" * 100_000, Unknown(code="REPLY_UNREADABLE")),
+        (404, b"<html>", Reject("HTTP_404")),
+        (429, b'{"code": []}', Retry(code="HTTP_429")),
+        (502, b"<html>", Unknown(code="HTTP_502")),
+        (503, b'{"code": 51}', Reject("51")),
+    ],
+)
+async def test_an_answer_counts_as_paid_only_if_it_can_be_read_and_says_so(
+    status: int, body: bytes, outcome: RailOutcome
+) -> None:
+    config = HttpRailConfig("https://bank.example/pay", codes={"51": "REJECT", "0": "OK"})
+    client = cast(Outgoing, _Answering(Reply(status, body=body)))
+    assert await HttpRail(config, client).dispatch(instruction(), KEY) == outcome
+
+
+async def test_a_configuration_may_say_what_an_unreadable_answer_means() -> None:
+    config = HttpRailConfig("https://bank.example/pay", codes={"REPLY_UNREADABLE": "OK"})
+    client = cast(Outgoing, _Answering(Reply(200, body=b"accepted")))
+    outcome = await HttpRail(config, client).dispatch(instruction(), KEY)
+    assert outcome == Sent(None, "REPLY_UNREADABLE")
 
 
 async def test_nothing_was_sent_where_nobody_listens_or_the_address_is_refused() -> None:

@@ -20,6 +20,8 @@ from penstock.payments.model import RailClass
 from penstock.payments.rails import CodeTable, NotSent, RailOutcome, Sent, StatusOutcome
 
 KEY_HEADER = "idempotency-key"
+# The code of a 2xx answer that is not of the form that the configuration describes.
+UNREADABLE = "REPLY_UNREADABLE"
 # What HTTP itself settles. 5xx, 409 and redirects settle nothing: the payment may have been made.
 STATUS_CODES: Mapping[str, RailClass] = {
     "HTTP_200": "OK",
@@ -54,7 +56,9 @@ class HttpRailConfig:
     """One rail's interface. Paths such as `("error", "code")` say where in an answer a value is.
 
     `codes` adds the rail's own codes to those of HTTP (`HTTP_429`); a code that neither names is
-    Unknown. A 2xx answer with a code of the rail's means what the code means.
+    Unknown. A 2xx answer with a code of the rail's means what the code means; a number or a truth
+    value is the code of its JSON text. A 2xx answer that is no JSON object has the code
+    `REPLY_UNREADABLE`, unless it is empty.
     """
 
     url: str
@@ -107,7 +111,11 @@ class HttpRail:
         if reply.truncated:
             return Unknown("the answer was too long to read", "REPLY_TOO_LONG")
         document = _document(reply.body)
-        code = _text_at(document, self._config.code_at)
+        try:
+            code = _code_at(document, self._config.code_at)
+        except _Unreadable:
+            # A page in between may answer 200 for everybody: that says nothing about the payment.
+            code = UNREADABLE if 200 <= reply.status < 300 else None
         return self._codes.outcome(
             reply.code if code is None else code,
             reference=_text_at(document, self._config.reference_at),
@@ -136,11 +144,39 @@ class AskableHttpRail(HttpRail):
         return outcome if isinstance(outcome, Sent | Reject) else Unknown(code=outcome.code)
 
 
+class _Unreadable(Exception):
+    """An answer is not of the form in which a code could stand."""
+
+
 def _document(body: bytes) -> object:
+    """What the body says; nothing for an empty one, and itself where it is no JSON."""
+    if not body.strip():
+        return None
     try:
         return msgspec.json.decode(body)
-    except msgspec.MsgspecError:
-        return None
+    except (msgspec.MsgspecError, RecursionError):
+        return body
+
+
+def _code_at(document: object, path: Sequence[str]) -> str | None:
+    """The code at a path of an answer, None where there is none; raises _Unreadable.
+
+    Many rails have numbers for codes: 51 is the code "51", and never the same as none.
+    """
+    found = document
+    for key in path:
+        if found is None:
+            return None
+        if not isinstance(found, dict):
+            raise _Unreadable
+        found = found.get(key)
+    if isinstance(found, str):
+        return found[:200] or None
+    if isinstance(found, bool):
+        return str(found).lower()
+    if found is None or isinstance(found, int):
+        return None if found is None else str(found)
+    raise _Unreadable
 
 
 def _text_at(document: object, path: Sequence[str]) -> str | None:

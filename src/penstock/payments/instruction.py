@@ -17,11 +17,21 @@ from penstock.payments.errors import PaymentRefused
 Destination: TypeAlias = "str | Mapping[str, str]"
 
 AMOUNT_DIGITS_MAX = 18
-_CURRENCY = re.compile(r"[A-Z]{3}")
 _PLAIN = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,4})?")
-_MINOR_UNITS = {
+# Active ISO 4217 codes; the table in the database says the same.
+MINOR_UNITS = {
     code: decimals
     for decimals, codes in (
+        (
+            2,
+            "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BOV BRL BSD BTN BWP BYN "
+            "BZD CAD CDF CHE CHF CHW CNY COP COU CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD "
+            "FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS INR IRR JMD KES KGS KHR KPW "
+            "KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR "
+            "MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG "
+            "SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD "
+            "USN UYU UZS VED VES WST XCD XCG YER ZAR ZMW ZWG",
+        ),
         (0, "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"),
         (3, "BHD IQD JOD KWD LYD OMR TND"),
         (4, "CLF UYW"),
@@ -29,11 +39,6 @@ _MINOR_UNITS = {
     for code in codes.split()
 }
 _OWN_KEYS = frozenset({"amount", "currency", "destination"})
-
-
-def decimals_of(currency: str) -> int:
-    """How many decimals a currency has."""
-    return _MINOR_UNITS.get(currency, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +62,17 @@ class Instruction:
         """The amount in the smallest unit of its currency."""
         if isinstance(self.amount, int):
             return self.amount
-        return int(self.amount.scaleb(decimals_of(self.currency)))
+        return int(self.amount.scaleb(MINOR_UNITS[self.currency]))
 
     def problem(self) -> str | None:
         """What keeps it from being dispatched; None if nothing does. Quotes no value."""
-        if not _CURRENCY.fullmatch(self.currency):
-            return "the currency is not a code of three capitals"
-        found = _amount_problem(self.amount, decimals_of(self.currency))
+        decimals = MINOR_UNITS.get(self.currency)
+        if decimals is None:
+            return "the currency is not an active ISO 4217 code in capitals"
+        found = _amount_problem(self.amount, decimals)
         if found is not None:
             return found
-        if not self.destination or (
-            isinstance(self.destination, str) and not self.destination.strip()
-        ):
+        if _is_empty(self.destination):
             return "the destination is empty"
         if _OWN_KEYS & self.details.keys():
             return "details repeat the amount, the currency or the destination"
@@ -94,6 +98,14 @@ class Instruction:
             raise PaymentRefused(
                 f"payment {self.instruction_id} cannot be written as JSON: {type(error).__name__}"
             ) from error
+
+
+def _is_empty(destination: object) -> bool:
+    """Whether nothing is said about where the money goes."""
+    said = destination.values() if isinstance(destination, Mapping) else (destination,)
+    if not isinstance(destination, str | Mapping):
+        return True
+    return not any(value is not None and str(value).strip() for value in said)
 
 
 def _amount_problem(amount: object, decimals: int) -> str | None:

@@ -8,6 +8,8 @@ from uuid import UUID
 
 QUEUE = "payments"
 CHANNEL = "outbox_pending"
+CODE_LENGTH_MAX = 100
+REFERENCE_LENGTH_MAX = 200
 
 Resolution: TypeAlias = Literal["dispatched", "not_paid", "failed"]
 RailClass: TypeAlias = Literal["OK", "RETRY", "REJECT", "UNKNOWN"]
@@ -175,3 +177,12 @@ class Violation:
     participant_id: str | None
     outbox_id: UUID | None
     detail: str
+
+
+def storable(value: str | None, length: int = CODE_LENGTH_MAX) -> str | None:
+    """What Postgres can hold of a rail's words: no NUL, no half character, not too much."""
+    if not value:
+        return None
+    if value.isascii() and "\0" not in value:
+        return value[:length]
+    return value.replace("\0", "").encode(errors="replace").decode()[:length]

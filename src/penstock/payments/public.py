@@ -23,7 +23,7 @@ from penstock.kernel.lending import Lending
 from penstock.kernel.scheduler import Job
 from penstock.kernel.traces import Traces
 from penstock.kernel.worker import Assignment
-from penstock.payments import store
+from penstock.payments import chain, store
 from penstock.payments.instruction import Instruction
 from penstock.payments.model import QUEUE, NewPayment, RailPolicy
 from penstock.payments.queue import PaymentsQueue
@@ -180,7 +180,7 @@ class Payments:
 
         return {
             "payments_reap": reap,
-            "payments_chain": store.extend_chain,
+            "payments_chain": chain.extend,
             "payments_partitions": store.partitions,
             "payments_resolve": Resolver(self.rails, lending.events).run,
         }

@@ -18,12 +18,21 @@ from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Connection, Item, Outcome, Policy, Tending
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown
 from penstock.payments import store
-from penstock.payments.model import CHANNEL, QUEUE, AttemptState, Claim, Claimed, Ending, EndState
+from penstock.payments.model import (
+    CHANNEL,
+    QUEUE,
+    REFERENCE_LENGTH_MAX,
+    AttemptState,
+    Claim,
+    Claimed,
+    Ending,
+    EndState,
+    storable,
+)
 
 WALKS_MAX = 25
 LATE = "LATE"
 REFUSED = "REFUSED"
-CODE_LENGTH_MAX = 100
 
 
 @dataclass(slots=True)
@@ -264,10 +273,10 @@ def _ending(outcome: Outcome) -> Ending:
         payment.lease.token,
         state,
         delay_s=delay_s,
-        rail_reference=_text(payment.reference),
-        rail_code=_text(payment.rail_code),
-        error_code=_text(code),
-        error_message=_text(reason, 2000),
+        rail_reference=storable(payment.reference, REFERENCE_LENGTH_MAX),
+        rail_code=storable(payment.rail_code),
+        error_code=storable(code),
+        error_message=storable(reason, 2000),
         latency_ms=payment.latency_ms,
     )
 
@@ -284,12 +293,3 @@ def _told(outcome: Outcome) -> tuple[EndState, str | None, str | None]:
             return EndState.UNKNOWN, code, reason
         case _:
             assert_never(outcome.verdict)
-
-
-def _text(value: str | None, length: int = CODE_LENGTH_MAX) -> str | None:
-    """What Postgres can hold of a rail's words: no NUL, no half character, not too much."""
-    if not value:
-        return None
-    if value.isascii() and "\0" not in value:
-        return value[:length]
-    return value.replace("\0", "").encode(errors="replace").decode()[:length]

@@ -12,9 +12,7 @@ from uuid import UUID
 
 from penstock.kernel.verdict import Reject, Retry, Unknown
 from penstock.payments.instruction import Destination, Instruction
-from penstock.payments.model import RailClass
-
-CODE_LENGTH_MAX = 100
+from penstock.payments.model import CODE_LENGTH_MAX, RailClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,30 @@ def outcome_of(
             return Unknown(code=code)
         case _:
             assert_never(kind)
+
+
+def well_formed(answer: object) -> RailOutcome:
+    """What a rail answered, in the types that it should have; Unknown for what is no answer.
+
+    Rails are other people's code. A payment that was made stays made if its reference is a number,
+    and an answer that cannot be read must not count as a payment that was not made.
+    """
+    match answer:
+        case Sent(reference=reference, code=code):
+            return Sent(None if reference is None else _words(reference), _words(code))
+        case Retry(after=after, reason=reason, code=code):
+            known = after if isinstance(after, timedelta) else None
+            return Retry(known, _words(reason), _words(code))
+        case Reject(code=code, reason=reason):
+            return Reject(_words(code), _words(reason))
+        case Unknown(reason=reason, code=code):
+            return Unknown(_words(reason), _words(code))
+        case _:
+            return Unknown(f"the rail answered {type(answer).__name__}", "RAIL_ANSWER")
+
+
+def _words(value: object) -> str:
+    return value if isinstance(value, str) else str(value)
 
 
 def reclassified(outcome: RailOutcome, classes: Mapping[str, RailClass]) -> RailOutcome:

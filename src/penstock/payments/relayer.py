@@ -31,6 +31,7 @@ from penstock.payments.rails import (
     Rail,
     Sent,
     reclassified,
+    well_formed,
 )
 
 ATTEMPTS_BY_POLICY = 1_000_000  # the queue's own max_attempts is what counts
@@ -156,9 +157,7 @@ class RailLane:
         return self._verdict(payment, outcome)
 
     def _verdict(self, payment: Payment, outcome: object) -> Verdict:
-        if not isinstance(outcome, Sent | Retry | Reject | Unknown):
-            return Unknown(f"the rail answered {type(outcome).__name__}", "RAIL_ANSWER")
-        final = reclassified(outcome, self._registered.codes)
+        final = reclassified(well_formed(outcome), self._registered.codes)
         payment.rail_code = final.code
         if isinstance(final, Sent):
             payment.reference = final.reference

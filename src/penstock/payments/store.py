@@ -3,7 +3,8 @@
 Calls that may run on the user's connection pass text and cast it: no codec of theirs matters.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from penstock.payments.model import (
     Violation,
 )
 
+EVER = datetime.min.replace(tzinfo=UTC)
 _ENQUEUE = (
     "select outbox_id::text, sequence_id, created_at, state, is_new"
     " from public.enqueue_payment_outbox($1::text, $2::text, $3::text, $4::text,"
@@ -69,7 +71,7 @@ _REAP = "select outbox_id, state from public.reap_payment_outbox($1::integer)"
 _HELD = (
     "select outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type,"
     " payload::text, headers::text, attempt_no, held_at, first_sent_at, error_code"
-    " from public.payment_held($1::integer)"
+    " from public.payment_held($1::integer, $2::text[], $3::timestamptz, $4::uuid)"
 )
 _RESOLVE_BY_STATUS = (
     "select public.resolve_payment_by_status($1::uuid, $2::text, $3::text, $4::text) as resolved"
@@ -272,9 +274,12 @@ async def ready(conn: Connection) -> bool:
     return bool(rows[0]["ready"])
 
 
-async def held(conn: Connection, limit: int = 100) -> list[Held]:
-    """Held payments whose rail can be asked what became of them."""
-    return [Held(*row.values()) for row in await call(conn, _HELD, limit)]
+async def held(
+    conn: Connection, limit: int = 100, *, rails: Iterable[str], after: Held | None = None
+) -> list[Held]:
+    """Held payments whose rail can be asked what became of them, oldest first."""
+    place = (EVER, None) if after is None else (after.held_at, after.outbox_id)
+    return [Held(*row.values()) for row in await call(conn, _HELD, limit, list(rails), *place)]
 
 
 async def resolve_by_status(
@@ -295,9 +300,9 @@ async def partitions(conn: Connection) -> None:
     await call(conn, "select public.payment_partitions()")
 
 
-async def extend_chain(conn: Connection) -> int:
-    """Link the attempts that have no link yet; returns how many."""
-    rows = await call(conn, "select public.extend_payment_chain() as count")
+async def extend_chain(conn: Connection, limit: int) -> int:
+    """Link up to `limit` of the attempts that have no link yet; returns how many."""
+    rows = await call(conn, "select public.extend_payment_chain($1::integer) as count", limit)
     return int(rows[0]["count"])
 
 

@@ -27,7 +27,7 @@ from tests.support.relayers import Relayers, relaying
 from tests.support.waiting import until
 from tests.support.workers import WorkerProcess
 
-from penstock.payments import store
+from penstock.payments import chain, store
 from penstock.payments.errors import PaymentStateMismatch
 from penstock.payments.model import Resolution
 from penstock.payments.simulator import Faults, Simulator
@@ -268,7 +268,7 @@ def _assert_order(books: dict[str, Simulator], rows: list[asyncpg.Record]) -> No
 
 
 async def _linked(conn: Session) -> bool:
-    return await store.extend_chain(conn) == 0
+    return await chain.extend(conn) == 0
 
 
 @pytest.mark.timeout(1800 if FULL else 180)

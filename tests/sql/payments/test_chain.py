@@ -7,6 +7,8 @@ import asyncpg
 import pytest
 from tests.support.payments import SqlPayments
 
+from penstock.payments import chain
+
 
 async def _broken(payments: SqlPayments) -> list[tuple[Any, ...]]:
     rows = await payments.conn.fetch(
@@ -35,6 +37,14 @@ async def test_every_attempt_gets_one_link_per_participant_in_a_row(payments: Sq
     assert await _broken(payments) == []
     await payments.conn.execute("set timezone = 'Asia/Tokyo'")
     assert await _broken(payments) == [], "whatever the time zone of the reader"
+
+
+async def test_the_job_links_all_there_is_and_not_one_batch_of_it(payments: SqlPayments) -> None:
+    await payments.fill(4, 2)
+    while flights := await payments.claim():
+        await payments.finish(flights)
+    assert await chain.extend(payments.conn, batch=3) == 8
+    assert await payments.conn.fetchval("select extend_payment_chain()") == 0
 
 
 async def test_new_attempts_follow_from_the_last_link(payments: SqlPayments) -> None:

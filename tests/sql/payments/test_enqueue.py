@@ -9,6 +9,8 @@ import pytest
 from tests.support.interleave import Stage
 from tests.support.payments import ENQUEUE, PAYLOAD, Session, SqlPayments
 
+from penstock.payments.instruction import MINOR_UNITS
+
 BATCH = "select * from enqueue_payment_outbox_batch($1, $2, $3, $4, $5::text[]::jsonb[])"
 GIVEN = ("i", "p", "k", "ach", PAYLOAD)
 OTHER = PAYLOAD.replace("10.50", "10.51")
@@ -43,7 +45,12 @@ REFUSED: list[dict[str, object]] = [
     {"currency": "KWD", "amount": "1.0001"},
     {"destination": ""},
     {"destination": "  "},
+    {"destination": "\t\n"},
+    {"destination": "\u00a0"},
     {"destination": {}},
+    {"destination": {"iban": ""}},
+    {"destination": {"iban": None, "name": " "}},
+    {"destination": ["DE1"]},
     {"destination": []},
     {"destination": None},
     {"destination": 5},
@@ -57,12 +64,13 @@ TAKEN: list[dict[str, object]] = [
     {"amount": "1.2345", "currency": "CLF"},
     {"amount": "999999999999999.99"},
     {"destination": "ACC-1"},
+    {"destination": {"iban": "DE1", "name": ""}},
 ]
 
 
-async def _refusal(conn: Session, *args: str | None) -> asyncpg.PostgresError:
+async def _refusal(conn: Session, *args: str | None, query: str = ENQUEUE) -> asyncpg.PostgresError:
     with pytest.raises(asyncpg.PostgresError) as refused:
-        await conn.fetch(ENQUEUE, *args)
+        await conn.fetch(query, *args)
     return refused.value
 
 
@@ -259,6 +267,51 @@ async def test_what_could_not_be_dispatched_is_refused(payments: SqlPayments) ->
         error = await _refusal(payments.conn, "i", "p", "k", "ach", payload)
         assert (error.sqlstate, error.detail) == ("22023", "PN501"), payload[:80]
     assert await _counts(payments.conn) == (0, 0, 0)
+
+
+async def test_headers_are_a_small_object_and_a_refusal_tells_nothing_of_the_payload(
+    payments: SqlPayments,
+) -> None:
+    given = ENQUEUE.replace("jsonb)", "jsonb, $6::text::jsonb)")
+    for headers in ("[]", "5", "null", json.dumps({"x": "y" * 9000})):
+        error = await _refusal(payments.conn, *GIVEN, headers, query=given)
+        assert (error.sqlstate, error.detail) == ("22023", "PN501"), headers[:20]
+        assert "DE02" not in str(error)
+    row = await payments.conn.fetchrow(given, *GIVEN, '{"traceparent": "00-1"}')
+    assert row is not None
+    assert row["is_new"]
+
+
+async def test_both_checks_know_the_same_currencies(payments: SqlPayments) -> None:
+    rows = await payments.conn.fetch("select code, minor_units from penstock_payments.currencies")
+    assert {row["code"]: row["minor_units"] for row in rows} == MINOR_UNITS
+
+
+async def test_a_part_that_was_undone_leaves_no_gap_and_can_be_done_again(
+    payments: SqlPayments,
+) -> None:
+    async with payments.conn.transaction():
+        await payments.enqueue("p", instruction="one")
+        part = payments.conn.transaction()
+        await part.start()
+        gone = await payments.enqueue("p", instruction="two")
+        await part.rollback()
+        again = await payments.enqueue("p", instruction="two")
+    assert gone != again
+    assert await _counts(payments.conn) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "\U0001f4b8", " ", "x\ny", "\u200d", "%", "a'b", "A" * 200]
+)
+async def test_a_participant_of_any_name_is_served_and_can_be_paused(
+    payments: SqlPayments, name: str
+) -> None:
+    payment = await payments.enqueue(name)
+    await payments.conn.fetch("select penstock.pause_target('participant/' || $1, 'r')", name)
+    assert await payments.claim() == []
+    await payments.conn.fetch("select penstock.resume_target('participant/' || $1, 'r')", name)
+    assert [(f.id, f.participant) for f in await payments.claim()] == [(payment, name)]
 
 
 async def test_what_can_be_dispatched_is_taken(payments: SqlPayments) -> None:

@@ -122,6 +122,45 @@ async def test_an_operator_can_hold_what_waits_and_what_is_in_flight(
     assert {f.id for f in await payments.claim()} == {waiting, flying}
 
 
+@pytest.mark.parametrize(
+    ("resolution", "state"), [("dispatched", "DISPATCHED"), ("failed", "FAILED")]
+)
+async def test_what_is_held_between_two_dispatches_can_be_ended(
+    payments: SqlPayments, resolution: str, state: str
+) -> None:
+    """The bank tells that it paid, while the payment waits for its next attempt."""
+    await payments.rail("ach", **KEYED)
+    payment = await payments.enqueue("p")
+    flights = await payments.claim()
+    await payments.send(flights)
+    await payments.finish(flights, "UNKNOWN", delay_s=600)
+    await payments.conn.fetch(HOLD, payment)
+    await payments.conn.fetch(RESOLVE, payment, resolution, "R1")
+    assert await payments.state(payment) == state
+    assert (await payments.attempts(payment))[2:] == [
+        (3, "DISPATCHING", "RESOLVED"),
+        (4, state, "RESOLVED"),
+    ]
+    dead = await payments.conn.fetch("select id from penstock.dead_letters")
+    assert [row["id"] for row in dead] == ([payment] if state == "FAILED" else [])
+    assert await payments.claim() == []
+    assert await _audit(payments.conn, payment) == ["hold", "resolve"]
+    if state == "FAILED":
+        await payments.advance(timedelta(hours=25))
+        assert await _refusal(payments.conn, REPLAY, payment) == "PN506", "the key was shown"
+
+
+async def test_what_is_held_before_any_dispatch_has_no_end_to_tell_of(
+    payments: SqlPayments,
+) -> None:
+    payment = await payments.enqueue()
+    await payments.conn.fetch(HOLD, payment)
+    for resolution in ("dispatched", "failed"):
+        assert await _refusal(payments.conn, RESOLVE, payment, resolution, None) == "PN505"
+    assert await payments.state(payment) == "HELD"
+    assert await payments.conn.fetchval(CANCEL, payment)
+
+
 async def test_a_success_reported_after_the_hold_resolves_it(payments: SqlPayments) -> None:
     payment = await payments.enqueue()
     flights = await payments.claim()
@@ -221,6 +260,24 @@ async def test_four_eyes_are_two_logins(payments: SqlPayments, database_url: str
     assert row == "bob"
     await payments.finish(await payments.claim(), "FAILED")
     assert await _refusal(conn, REPLAY, payment) == "PN507", "an approval is good once"
+
+
+async def test_giving_up_what_may_have_been_paid_takes_four_eyes_too(
+    payments: SqlPayments,
+) -> None:
+    conn = payments.conn
+    held, failed = await payments.hold("a"), await payments.fail("b", sent=False)
+    await payments.policy(second_approver=True)
+    assert await _refusal(conn, DISCARD, [failed, held.id]) == "PN507"
+    assert await payments.state(held.id) == "HELD"
+    assert [row["id"] for row in await conn.fetch(DISCARD, [failed])] == [failed]
+    await conn.execute(
+        "insert into penstock_payments.approvals (outbox_id, approved_by) values ($1, 'bob')",
+        held.id,
+    )
+    assert [row["id"] for row in await conn.fetch(DISCARD, [held.id])] == [held.id]
+    by = "select row_data ->> 'approved_by' from audit.audit_logs where row_data ->> 'id' = $1"
+    assert await conn.fetchval(by, str(held.id)) == "bob"
 
 
 @pytest.mark.parametrize("second", [REPLAY, "select * from payment_discard(array[$1::uuid], 'r')"])

@@ -52,6 +52,22 @@ async def test_a_payload_that_kills_its_worker_ends_at_the_limit(payments: SqlPa
     assert await payments.claim() == []
 
 
+@pytest.mark.parametrize("sent", [False, True])
+async def test_a_zombie_at_the_limit_says_whether_it_may_have_been_paid(
+    payments: SqlPayments, *, sent: bool
+) -> None:
+    await payments.rail("ach", **KEYED)
+    await payments.config(max_attempts=1)
+    await payments.enqueue()
+    flights = await payments.claim()
+    if sent:
+        await payments.send(flights)
+    await payments.advance(LEASE_OVER)
+    assert await payments.reap() == ["FAILED"]
+    told = await payments.conn.fetchval("select error from penstock.dead_letters")
+    assert ("may have been made" in told) == sent
+
+
 @pytest.mark.parametrize(
     ("keyed", "sent", "expected"),
     [

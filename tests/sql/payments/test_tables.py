@@ -173,6 +173,7 @@ async def test_what_a_payment_says_never_changes(payments: SqlPayments) -> None:
         "outbox_id = gen_random_uuid()",
         "created_at = created_at - interval '1 day'",
         "attempt_count = -1",
+        "first_sent_at = now()",
     ):
         query = "update payment_outbox_pending set " + change
         assert await _state(payments.conn, query) == "PN504", change
@@ -309,6 +310,18 @@ async def test_numbers_for_people_come_from_the_hot_tables(payments: SqlPayments
     assert row is not None
     assert row["expired"] == 1
     assert row["oldest_age_s"] > 69
+
+
+async def test_a_setting_that_is_spelt_wrongly_is_refused(payments: SqlPayments) -> None:
+    for query in (
+        """select put_payment_policy('{"second_aprover": true}', 'r')""",
+        """select put_payment_policy('{"one": false}', 'r')""",
+        """select put_payment_policy('[]', 'r')""",
+        """select put_payment_rail('ach', '{"idempotency_windw": "1 day"}', 'r')""",
+        """select put_payment_rail('ach', null, 'r')""",
+    ):
+        assert await _state(payments.conn, query) == "PN005", query
+    assert await payments.conn.fetch("select * from payment_rails") == []
 
 
 async def test_rail_and_policy_changes_are_audited(payments: SqlPayments) -> None:

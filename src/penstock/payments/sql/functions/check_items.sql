@@ -3,7 +3,8 @@ create or replace function penstock_payments.check_items(
     p_participant_ids  text[],
     p_idempotency_keys text[],
     p_rail_types       text[],
-    p_payloads         jsonb[]
+    p_payloads         jsonb[],
+    p_headers          jsonb
 ) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -13,6 +14,9 @@ declare
 begin
     if cardinality(p_instruction_ids) > 1000 then
         raise exception using errcode = 'PN005', message = 'at most 1000 payments in one call';
+    elsif jsonb_typeof(p_headers) <> 'object' or octet_length(p_headers::text) > 8192 then
+        raise exception using errcode = '22023', detail = 'PN501',
+            message = 'the headers are not an object of at most 8 KiB';
     end if;
     for v_item in
         select g.*, penstock_payments.problem(g.rail, g.payload) as problem
@@ -34,7 +38,8 @@ begin
 end
 $$;
 
-comment on function penstock_payments.check_items(text[], text[], text[], text[], jsonb[]) is
+comment on function
+    penstock_payments.check_items(text[], text[], text[], text[], jsonb[], jsonb) is
     'Raise 22023 for the first payment that could not be dispatched.';
-revoke all on function penstock_payments.check_items(text[], text[], text[], text[], jsonb[])
-    from public;
+revoke all on function
+    penstock_payments.check_items(text[], text[], text[], text[], jsonb[], jsonb) from public;

@@ -7,10 +7,10 @@ as $$
 begin
     if tg_op = 'UPDATE' then
         if (new.outbox_id, new.instruction_id, new.participant_id, new.sequence_id,
-            new.idempotency_key, new.rail_type, new.payload, new.created_at)
+            new.idempotency_key, new.rail_type, new.payload, new.created_at, new.first_sent_at)
            is distinct from
            (old.outbox_id, old.instruction_id, old.participant_id, old.sequence_id,
-            old.idempotency_key, old.rail_type, old.payload, old.created_at)
+            old.idempotency_key, old.rail_type, old.payload, old.created_at, old.first_sent_at)
            or new.attempt_count < old.attempt_count then
             raise exception using errcode = 'PN504',
                 message = format('payment %s cannot be changed', old.outbox_id);

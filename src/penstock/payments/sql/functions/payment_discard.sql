@@ -1,5 +1,6 @@
 -- Giving up is final: the payment counts as failed and leaves the list. What was held may have been
--- paid; a late success still finds its record.
+-- paid, so saying that it was not takes as many eyes as resolving it; a late success still finds its
+-- record.
 create or replace function public.payment_discard(
     p_ids uuid[], p_reason text, p_operator text default null
 ) returns table (id uuid, audit_id uuid)
@@ -31,7 +32,10 @@ begin
         update public.payment_outbox_registry r set discarded_at = penstock.clock()
         where r.outbox_id = id;
         audit_id := audit.record('discard', 'public.payment_outbox_registry',
-            jsonb_build_object('id', id, 'was_held', id = any (v_held)), p_reason, p_operator);
+            jsonb_build_object(
+                'id', id, 'was_held', id = any (v_held), 'approved_by',
+                case when id = any (v_held) then penstock_payments.use_approval(id) end),
+            p_reason, p_operator);
         return next;
     end loop;
 end

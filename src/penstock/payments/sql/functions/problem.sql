@@ -44,11 +44,13 @@ begin
     if cardinality(v_keys) > 0 then
         if exists (select from unnest(v_keys) as k (key)
                    where jsonb_typeof(v_to -> k.key) is distinct from 'string'
-                      or trim(v_to ->> k.key) = '') then
+                      or v_to ->> k.key !~ '[^\s\u00a0]') then
             return format('the destination needs %s', array_to_string(v_keys, ', '));
         end if;
-    elsif v_to is null or v_to in ('null', '{}', '[]')
-          or jsonb_typeof(v_to) not in ('string', 'object') or trim(v_to #>> '{}') = '' then
+    elsif not coalesce(case jsonb_typeof(v_to)
+            when 'string' then v_to #>> '{}' ~ '[^\s\u00a0]'
+            when 'object' then exists (select from jsonb_each_text(v_to) as e
+                                       where e.value ~ '[^\s\u00a0]') end, false) then
         return 'the destination is empty';
     end if;
     return null;

@@ -10,6 +10,7 @@ declare
 begin
     select * into v_row from penstock_payments.policy for update;
     v_before := to_jsonb(v_row);
+    perform penstock_payments.check_names(p_values, v_before - 'one');
     v_row := jsonb_populate_record(v_row, p_values - 'one');
     update penstock_payments.policy
     set unique_instruction = v_row.unique_instruction, second_approver = v_row.second_approver,

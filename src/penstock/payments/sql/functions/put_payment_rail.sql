@@ -12,6 +12,7 @@ begin
     on conflict (rail_type) do nothing;
     select * into v_row from public.payment_rails r where r.rail_type = p_rail_type for update;
     v_before := to_jsonb(v_row);
+    perform penstock_payments.check_names(p_values, v_before || '{"codes": {}}');
     v_row := jsonb_populate_record(v_row, p_values - 'rail_type' - 'codes');
     if v_row.idempotency_window <= make_interval(secs => v_row.timeout_ms / 1000.0) then
         raise exception using

@@ -43,7 +43,9 @@ begin
             j.outbox_id, j.final, 0, j.late_reference, j.late_code,
             case j.final when 'DISPATCHED' then 'LATE_RESULT' when 'FAILED' then 'ZOMBIE_LIMIT'
                          when 'HELD' then 'ZOMBIE_SENT' else 'ZOMBIE' end,
-            case when j.final <> 'DISPATCHED' then 'the worker died or lost its lease' end,
+            case when j.final = 'DISPATCHED' then null
+                 when j.first_sent_at is null then 'the worker died or lost its lease'
+                 else 'the worker died or lost its lease; the payment may have been made' end,
             null)::penstock_payments.ending
         from judged j);
     perform penstock_payments.write_ends(v_ends);

@@ -17,7 +17,9 @@ begin
         return true;
     end if;
     if p_resolution <> 'not_paid' then
-        return false;
+        return penstock_payments.end_waiting(p_outbox_id,
+            case p_resolution when 'dispatched' then 'DISPATCHED' else 'FAILED' end,
+            p_rail_reference, p_reason);
     end if;
     update public.payment_outbox_pending p set next_attempt_at = penstock.clock()
     where p.outbox_id = p_outbox_id and p.next_attempt_at = 'infinity';
