@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 from tests.support.cli import Cli
 
-from penstock.bench import keyed
+from penstock.bench import copying, keyed
 from penstock.bench.outbox import Bench, Plan
 from penstock.bench.peers import running
 from penstock.bench.peers.running import NotReached, Peer
@@ -20,6 +20,8 @@ RATES = (
     "publish_single_per_s",
     "publish_single_8_producers_per_s",
     "publish_many_per_s",
+    "publish_batch_per_s",
+    "publish_copy_per_s",
     "keyed_publish_per_s",
     "keyed_per_s",
     "keyed_late_events",
@@ -89,6 +91,16 @@ async def test_the_ratio_is_to_the_fastest_peer_that_was_reached(
         ("drain / fastest peer >= 3", False)
     ]
     assert report.as_json()["notes"] == {"graphile_per_s": "not here"}
+
+
+async def test_both_ways_of_a_large_batch_publish_the_same(database_url: str) -> None:
+    conn = await asyncpg.connect(database_url)
+    assert min(await copying.rates(conn, 7, 0.000_001)) > 0
+    same = (
+        "select count(*) filter (where pos is not null) from public.outbox group by topic, payload"
+    )
+    assert [row[0] for row in await conn.fetch(same)] == [14]
+    await conn.close()
 
 
 async def test_an_order_that_was_not_kept_is_counted(database_url: str) -> None:

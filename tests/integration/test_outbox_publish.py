@@ -1,6 +1,6 @@
 """Publishing: exactly if the transaction commits, whatever the driver; refused otherwise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -170,6 +170,24 @@ async def test_every_driver_publishes_many_with_all_options(
         " from public.outbox where ordering_key is not null order by seq"
     )
     assert [tuple(row) for row in keyed] == [("k", later, False, None), ("k", None, True, later)]
+
+
+@pytest.mark.parametrize("opened", ASYNC.values(), ids=ASYNC.keys())
+async def test_a_producer_that_fails_leaves_the_connection_to_its_owner(
+    database_url: str, conn: Connection, opened: Callable[[str, bool], Opened]
+) -> None:
+    topic = Penstock().outbox.topic("orders.paid", Paid)
+
+    def paid() -> Iterator[Paid]:
+        yield from (Paid(n, Decimal(1)) for n in range(1_200))
+        raise ZeroDivisionError
+
+    async with opened(database_url, False) as user:
+        with pytest.raises(ZeroDivisionError):
+            await topic.publish_many(user, paid())
+        await topic.publish(user, Paid(1, Decimal(1)))
+        await commit(user)
+    assert len(await conn.fetch(ROW)) == 1_001, "what was sent before is in the same transaction"
 
 
 async def test_many_large_payloads_take_several_statements(

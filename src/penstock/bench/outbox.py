@@ -14,7 +14,7 @@ import asyncpg
 import msgspec
 
 from penstock.application import Penstock
-from penstock.bench import keyed
+from penstock.bench import copying, keyed
 from penstock.bench.kernel import (
     PAYLOAD,
     TOPIC,
@@ -51,6 +51,7 @@ class Plan:
 
     items: int = 200_000
     publish_s: float = 3.0
+    batch: int = 50_000
     idle: int = 30
     keyed: int = 1_000_000
     keyed_s: float = 15.0
@@ -64,6 +65,7 @@ class Plan:
         return cls(
             items=5_000,
             publish_s=0.3,
+            batch=2_000,
             idle=2,
             keyed=6_000,
             keyed_s=3.0,
@@ -166,7 +168,7 @@ class Bench:
         self.report.goal("drain / fastest peer", ratio, bound=">=", goal=3.0)
 
     async def published(self) -> None:
-        """Events per second of producers: one in a transaction, or a thousand."""
+        """Events per second of producers: one in a transaction, a thousand, or a large batch."""
         url = await self._database()
         for name, producers, size in (
             ("publish_single_per_s", 1, 1),
@@ -177,6 +179,12 @@ class Bench:
             until = monotonic() + self.plan.publish_s
             made = await asyncio.gather(*(_produce(url, size, until) for _ in range(producers)))
             self.report.figure(name, sum(events / seconds for events, seconds in made))
+        self.progress(f"{self.plan.batch:,} in a transaction, also by COPY, in turns")
+        conn = await asyncpg.connect(url)
+        many, copy = await copying.rates(conn, self.plan.batch, 4 * self.plan.publish_s)
+        await conn.close()
+        self.report.figure("publish_batch_per_s", many)
+        self.report.figure("publish_copy_per_s", copy)
 
     async def keyed(self) -> None:
         """A large backlog of which one key holds a third: the rate, and whether order is kept."""

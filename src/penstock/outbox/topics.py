@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from typing import (
@@ -39,7 +39,7 @@ from penstock.kernel.queue import Connection
 from penstock.kernel.scheduler import Job
 from penstock.kernel.traces import Traces
 from penstock.kernel.worker import Assignment
-from penstock.outbox import destinations, store
+from penstock.outbox import batches, destinations, store
 from penstock.outbox.claims import Claims
 from penstock.outbox.envelope import VERSION_HEADER
 from penstock.outbox.errors import PayloadRefused, SchemaChanged
@@ -56,8 +56,6 @@ P = ParamSpec("P")
 
 TOPIC_LENGTH_MAX = 200
 _TOPIC = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:/-]{{0,{TOPIC_LENGTH_MAX - 1}}}")
-PUBLISH_CHUNK = 1000
-PUBLISH_CHUNK_CHARS = 4 * 1024 * 1024
 
 
 class Outbox:
@@ -202,14 +200,15 @@ class Topic(Generic[T]):
     ) -> int:
         """Publish many events, up to a thousand per statement, in the order given.
 
-        Returns how many. `data` may be a generator: one statement's events are in memory at a time.
+        Returns how many. `data` may be a generator: two statements' events are in memory at a time.
         """
         user = adapt(conn)
         await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
-        count = 0
-        for arguments in self._statements(data, options):
-            count += await store.publish_many(user, arguments)
-        return count
+        topic, *rest = self._shared(options)
+        return await batches.send_all(
+            map(self._encoded, data),
+            lambda events: store.publish_many(user, [topic, events, *rest]),
+        )
 
     def publish_many_sync(
         self, conn: SyncConn, data: Iterable[T], **options: Unpack[PublishOptions]
@@ -217,7 +216,11 @@ class Topic(Generic[T]):
         """The same on a blocking connection: psycopg, SQLAlchemy or Django."""
         user = adapt_sync(conn)
         require_transaction_sync(user, autocommit_ok=options.get("autocommit_ok", False))
-        return sum(store.publish_many_sync(user, each) for each in self._statements(data, options))
+        topic, *rest = self._shared(options)
+        return batches.send_all_sync(
+            map(self._encoded, data),
+            lambda events: store.publish_many_sync(user, [topic, events, *rest]),
+        )
 
     def on(
         self,
@@ -262,15 +265,14 @@ class Topic(Generic[T]):
 
         return register
 
-    def _statements(self, data: Iterable[T], options: PublishOptions) -> Iterator[list[str | None]]:
-        """The arguments of each statement that publishes some of the events."""
+    def _shared(self, options: PublishOptions) -> list[str | None]:
+        """What many events have in common: topic, headers, tenant, time of delivery, key."""
         if "dedupe_key" in options:
             raise WrongUsage(
                 "one dedupe key cannot stand for many events", todo="publish them one by one."
             )
         _, topic, _, *rest = _arguments(self.name, "", version=self.version, options=options)
-        for chunk in _chunks(self._encoded(each) for each in data):
-            yield [topic, chunk, *rest[:4]]
+        return [topic, *rest[:4]]
 
     def _encoded(self, data: T) -> str:
         if self._kind is not None and not isinstance(data, self._kind):
@@ -355,20 +357,6 @@ def _encoded(data: object) -> str:
         return encode(data)
     except BadPayload as error:
         raise PayloadRefused(error.what) from error
-
-
-def _chunks(payloads: Iterator[str]) -> Iterator[str]:
-    """JSON arrays of `[id, payload]`, each short enough for one statement."""
-    events: list[str] = []
-    length = 0
-    for payload in payloads:
-        if len(events) == PUBLISH_CHUNK or length > PUBLISH_CHUNK_CHARS:
-            yield f"[{','.join(events)}]"
-            events, length = [], 0
-        events.append(f'["{uuid7()}",{payload}]')
-        length += len(payload)
-    if events:
-        yield f"[{','.join(events)}]"
 
 
 def _options(concurrency: int, size: int, *, timeout_s: float, max_attempts: int) -> Options:

@@ -1,6 +1,6 @@
--- Events come as one JSON array: a text is what every driver sends quickly, arrays are not. COPY was
--- measured: straight into the table it is a quarter to a third faster, but refused where rows are secured;
--- through a table or a view that producers may write to it is slower than this.
+-- Events come as one JSON array: a text is what every driver sends quickly, arrays are not. COPY into the
+-- table is refused where rows are secured; through another table it was measured to be slower than this
+-- (docs/how-to/publish-with-your-driver.md).
 create or replace function app.outbox_publish_many(
     p_topic        text,
     p_events       jsonb,
