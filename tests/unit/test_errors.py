@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 import traceback
 
 import pytest
@@ -58,6 +60,20 @@ def test_the_catalogue_fills_what_is_not_said() -> None:
 def test_a_code_that_sql_raised_finds_its_class() -> None:
     assert type(error_for("PN204", "x")) is LeaseLost
     assert type(error_for("PN999", "x")) is PenstockError
+
+
+def test_a_code_is_told_whether_or_not_its_module_was_imported() -> None:
+    """In a process of its own: here, other tests have imported everything."""
+    query = (
+        "import sys; from penstock.kernel.errors import error_for; error = error_for('PN506', 'x');"
+        " assert 'penstock.payments.errors' not in sys.modules;"
+        " print(error.explain().splitlines()[0], error.entry.exit_code);"
+        " from penstock.payments.errors import ReconcileFirst;"
+        " print(type(error_for('PN506', 'x')) is ReconcileFirst)"
+    )
+    ran = subprocess.run([sys.executable, "-c", query], capture_output=True, text=True, check=True)
+    entry = CATALOGUE["PN506"]
+    assert ran.stdout.splitlines() == [f"PN506 {entry.title}: x {entry.exit_code}", "True"]
 
 
 def test_a_class_without_an_entry_cannot_be_made() -> None:

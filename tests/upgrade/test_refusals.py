@@ -70,6 +70,27 @@ async def test_a_foreign_outbox_in_public_is_refused(empty_url: str) -> None:
         await migrate(empty_url, only="outbox")
 
 
+async def test_payments_of_before_are_neither_run_over_nor_removed(empty_url: str) -> None:
+    await _run(
+        empty_url,
+        "create type public.outbox_status as enum ('PENDING', 'SENT')",
+        "create table public.payment_outbox (id bigint primary key, status public.outbox_status)",
+        "insert into public.payment_outbox values (1, 'PENDING')",
+        "create view public.supervisor_outbox_status as select id, status from payment_outbox",
+    )
+    with pytest.raises(ForeignObject, match=r"public\.supervisor_outbox_status"):
+        await migrate(empty_url, only="payments")
+    await _run(empty_url, "drop view public.supervisor_outbox_status")
+    await migrate(empty_url, only="payments")
+    conn: Session = await asyncpg.connect(empty_url)
+    try:
+        left = await conn.fetchval("select count(*) from public.payment_outbox")
+        view = await conn.fetchval("select count(*) from public.supervisor_outbox_status")
+    finally:
+        await conn.close()
+    assert (left, view) == (1, 0), "money that was not dispatched is nobody's to drop"
+
+
 async def test_an_edited_migration_is_refused(empty_url: str) -> None:
     second = gadget("second")
     await migrate(empty_url, products=[kernel(), second])

@@ -77,7 +77,7 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "rail": CommandEntry("configure", "penstock.cli.rail:rail", "The rails of payments."),
     "payments": CommandEntry(
-        "act", "penstock.cli.payments:payments", "Show, verify or cancel payments."
+        "act", "penstock.cli.payments:payments", "Show, verify, cancel, hold or approve payments."
     ),
     "pool": CommandEntry("configure", "penstock.cli.intake:pool", "Pools of intake."),
     "topic": CommandEntry(

@@ -23,7 +23,7 @@ MEANINGS = {
 
 @click.group()
 def payments() -> None:
-    """Look at payments, verify their record, withdraw what was not sent."""
+    """Look at payments, verify their record, withdraw, hold or approve them."""
 
 
 @payments.command("show")
@@ -87,6 +87,46 @@ def cancel(invocation: Invocation, payment_id: str, *, reason: str, yes: bool) -
         out.done("not cancelled: it was sent, has ended, or is not there", audit_id=None)
         return 1
     out.done("cancelled", audit_id=audit_id)
+    return 0
+
+
+@payments.command()
+@click.argument("payment_id", metavar="ID")
+@reason_option
+@yes_option
+@click.pass_obj
+def hold(invocation: Invocation, payment_id: str, *, reason: str, yes: bool) -> int:
+    """Stop an open payment until it is resolved; its participant's later payments wait."""
+    payment = parse_id(payment_id)
+    out = invocation.out
+    out.plan([f"payment {payment}", "plan      hold it until `penstock held resolve`"])
+    out.confirm(f"Hold payment {payment}?", yes=yes)
+
+    async def act() -> UUID:
+        async with invocation.transaction() as conn:
+            return await store.hold(conn, payment, reason=reason, operator=operator_name())
+
+    out.done("held", audit_id=invocation.run(act()))
+    return 0
+
+
+@payments.command()
+@click.argument("payment_id", metavar="ID")
+@reason_option
+@yes_option
+@click.pass_obj
+def approve(invocation: Invocation, payment_id: str, *, reason: str, yes: bool) -> int:
+    """Let another login replay, resolve or give up this payment, once and within a day."""
+    payment = parse_id(payment_id)
+    out = invocation.out
+    out.plan([f"payment {payment}", "plan      approve what another login does next with it"])
+    out.confirm(f"Approve payment {payment}?", yes=yes)
+
+    async def act() -> UUID:
+        async with invocation.transaction() as conn:
+            return await store.approve(conn, payment, reason=reason, operator=operator_name())
+
+    out.done("approved", audit_id=invocation.run(act()))
     return 0
 
 

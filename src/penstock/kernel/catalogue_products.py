@@ -139,7 +139,7 @@ PRODUCT_ENTRIES = (
         "PN507",
         "second approval needed",
         "the policy asks for two persons, and no other login has approved within a day.",
-        "let another operator call approve_payment, then repeat.",
+        "let another operator run `penstock payments approve ID`, then repeat.",
         http_status=403,
         exit_code=5,
     ),

@@ -80,7 +80,19 @@ class PenstockError(Exception):
 
 def error_for(code: str, what: str, *, happened: str = "", todo: str = "") -> PenstockError:
     """The exception for a `PN` code that SQL raised; an unknown one becomes the base class."""
+    if code not in _CLASSES and code in CATALOGUE:
+        _enter(code)
     return _CLASSES.get(code, PenstockError)(what, happened=happened, todo=todo)
+
+
+def _enter(known: str) -> None:
+    """Give a code a class where the module with its own was not imported: it is told all the same.
+
+    The command line acts on any queue by name and imports no product for it.
+    """
+
+    class ProductError(PenstockError):
+        code = known
 
 
 class BadSetting(PenstockError):

@@ -117,6 +117,30 @@ def test_a_held_payment_is_listed_and_resolved_with_a_reason(
     assert "PN505" in again.err
 
 
+def test_an_operator_holds_and_a_second_person_approves(
+    cli: Cli, sync_conn: Conn, enqueue: Enqueue
+) -> None:
+    payment = enqueue("p1")
+    sync_conn.execute("select put_payment_policy('{\"second_approver\": true}', 'test')")
+    assert cli("payments", "hold", str(payment), "--reason", "odd").code == 5, "nobody was asked"
+    done = cli("payments", "hold", str(payment), "--reason", "odd", "--yes", "--json")
+    assert done.code == 0, done.err
+    release = ("held", "resolve", str(payment), "--as", "not_paid", "--reason", "fine", "--yes")
+    refused = cli(*release)
+    assert (refused.code, "PN507" in refused.err) == (5, True)
+    assert "penstock payments approve" in refused.err
+    approved = cli("payments", "approve", str(payment), "--reason", "seen", "--yes", "--json")
+    assert approved.code == 0, approved.err
+    assert cli(*release).code == 5, "one's own approval is none"
+    sync_conn.execute("update penstock_payments.approvals set approved_by = 'bob'")
+    assert cli(*release).code == 0
+    operations = sync_conn.execute(
+        "select operation from audit.audit_logs where row_data ->> 'id' = %s order by at",
+        (str(payment),),
+    ).fetchall()
+    assert [row[0] for row in operations] == ["hold", "approve", "resolve"]
+
+
 RAIL = """
 [rail.ach]
 idempotency_window = "24h"

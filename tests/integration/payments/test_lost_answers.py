@@ -1,12 +1,13 @@
 """The database did it and its answer was lost: asked again, it tells, and does nothing twice."""
 
 from datetime import timedelta
+from uuid import UUID
 
 import asyncpg
 import pytest
 from tests.support.payments import Connection, SqlPayments
 from tests.support.proxy import Proxy
-from tests.support.rails import instruction, opened
+from tests.support.rails import DAY, Shop, instruction, opened
 from tests.support.waiting import until
 
 from penstock.kernel.errors import DatabaseUnreachable
@@ -68,6 +69,31 @@ async def test_a_finish_whose_answer_is_lost_pays_nothing_twice_and_loses_nothin
         keys = [effect.key for effect in shop.simulator.effects]
     assert keys == [first, second, third]
     assert await sql.violations() == []
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_a_leave_to_send_whose_answer_is_lost_sends_nothing_then_and_once_later(
+    database_url: str, conn: Connection, *, keyed: bool
+) -> None:
+    sql = SqlPayments(conn)
+    await conn.execute("update penstock.queue_config set backoff_base_s = 0.01")
+    async with Proxy(database_url) as proxy, opened(proxy.url, listen="off") as shop:
+        shop.simulator.keyed = keyed
+        shop.use(key_window=DAY if keyed else None)
+        payment = await shop.enqueue()
+        # The first to name the payment is its leave to send.
+        proxy.swallow_answer_to = lambda data: payment.bytes in data
+        await shop.work()
+        assert proxy.swallowed == 1
+        await until(lambda: _worked(shop, payment), "it is paid")
+        assert shop.simulator.calls == [payment]
+    assert (await sql.attempts(payment))[1] == (2, "RETRYABLE", "DATABASE")
+    assert await sql.violations() == []
+
+
+async def _worked(shop: Shop, payment: UUID) -> bool:
+    await shop.work()
+    return await shop.state(payment) == "DISPATCHED"
 
 
 async def _ended(conn: Connection) -> bool:

@@ -112,7 +112,12 @@ async def test_attempts_are_counted_by_their_states(
         await shop.enqueue("d")
         assert [f.participant for f in await sql.claim() if f.participant == "d"] == ["d"]
         await sql.advance(timedelta(minutes=5))
-        assert 'stuck_dispatching_count{queue="payments"}' in (await metrics.render()).decode()
+        await shop.enqueue("e")
+        await sql.advance(timedelta(minutes=5))
+        text = (await metrics.render()).decode()
+        assert re.search(r'stuck_dispatching_count\{queue="payments"\} [12]\.0', text)
+        assert re.search(r'outbox_pending_depth\{queue="payments"\} [12]\.0', text)
+        assert re.search(r'oldest_pending_age_seconds\{queue="payments"\} [36]\d\d\.', text)
         await shop.run_job("payments_reap")
         text = (await metrics.render()).decode()
     for state, count in (("DISPATCHING", 3), ("DISPATCHED", 1), ("FAILED", 1), ("RETRYABLE", 1)):

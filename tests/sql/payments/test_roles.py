@@ -18,15 +18,20 @@ GROUPS = {
     "auditor": "penstock_auditor",
 }
 DENIED = "42501"
-TABLES = (
-    "payment_outbox_pending",
-    "payment_outbox_attempts",
-    "payment_outbox_registry",
-    "payment_outbox_inflight",
-    "participant_outbox_sequences",
-    "payment_chain",
-    "payment_rails",
-)
+TABLES = {
+    "payment_outbox_pending": "next_attempt_at",
+    "payment_outbox_attempts": "rail_reference",
+    "payment_outbox_registry": "terminal_state",
+    "payment_outbox_inflight": "lease_expires_at",
+    "participant_outbox_sequences": "next_sequence_id",
+    "payment_chain": "hash",
+    "payment_rails": "idempotent",
+    "payment_rail_codes": "class",
+    "penstock_payments.policy": "second_approver",
+    "penstock_payments.approvals": "approved_by",
+    "penstock_payments.currencies": "minor_units",
+    "penstock_payments.dead_letters": "blocks",
+}
 ENQUEUE_LITERAL = f"select enqueue_payment_outbox('new', 'p', 'k', 'ach', '{PAYLOAD}')"
 FORGED = (
     "insert into payment_outbox_pending (instruction_id, participant_id, sequence_id,"
@@ -48,16 +53,24 @@ WORK = (
     "select release_payment_outbox('{}', '{}')",
     "select record_late_success(gen_random_uuid(), gen_random_uuid())",
     "select extend_payment_chain()",
+    "select * from extend_payment_leases('{}', '{}')",
+    "select * from finish_and_claim_payments('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}',"
+    " '{}', null)",
+    "select resolve_payment_by_status(gen_random_uuid(), 'dispatched')",
+    "select * from payment_held()",
+    "select payment_ready()",
+    "select payment_partitions()",
 )
 SET_POLICY = ("select put_payment_rail('x', '{}', 'r')", "select put_payment_policy('{}', 'r')")
 BUMP = "select bump_participant_outbox_seq('p')"
 WRITES = tuple(
     statement
-    for table in TABLES
+    for table, column in TABLES.items()
     for statement in (
         f"delete from {table}",
         f"truncate {table}",
         f"insert into {table} default values",
+        f"update {table} set {column} = {column}",
     )
 )
 READS = tuple(f"select 1 from {table}" for table in TABLES)
@@ -123,8 +136,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "select * from payment_outbox_pending",
         "select * from payment_outbox_attempts",
         "select * from reap_payment_outbox()",
-        "select payment_ready(), payment_partitions()",
-        "select * from payment_held()",
         "delete from payment_outbox_pending where false",
     ),
     "operator": (

@@ -109,6 +109,17 @@ async def test_functions_of_the_contract_are_owned_and_fixed(conn: Connection) -
     assert all("search_path=pg_catalog, pg_temp" in row[2] for row in rows)
 
 
+async def test_parameters_have_the_names_of_the_contract(conn: Connection) -> None:
+    row = await conn.fetchrow(
+        """select * from enqueue_payment_outbox(payload => $1, rail_type => 'ach',
+               idempotency_key => 'k', participant_id => 'p', instruction_id => 'i')""",
+        PAYLOAD,
+    )
+    assert row is not None
+    assert (row["sequence_id"], row["state"]) == (1, "PENDING")
+    assert await conn.fetchval("select bump_participant_outbox_seq(participant_id => 'p')") == 2
+
+
 async def test_the_counter_gives_each_number_once(conn: Connection) -> None:
     bump = "select bump_participant_outbox_seq($1)"
     assert [await conn.fetchval(bump, "p") for _ in range(3)] == [1, 2, 3]

@@ -1,10 +1,11 @@
+-- The seed names the parameters, and who calls by name (PostgREST does) calls by these names.
 create or replace function public.enqueue_payment_outbox(
-    p_instruction_id  text,
-    p_participant_id  text,
-    p_idempotency_key text,
-    p_rail_type       text,
-    p_payload         jsonb,
-    p_headers         jsonb default '{}'
+    instruction_id  text,
+    participant_id  text,
+    idempotency_key text,
+    rail_type       text,
+    payload         jsonb,
+    headers         jsonb default '{}'
 ) returns table (
     outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, is_new boolean
 )
@@ -13,8 +14,8 @@ set search_path = pg_catalog, pg_temp
 as $$
     select b.outbox_id, b.sequence_id, b.created_at, b.state, b.is_new
     from public.enqueue_payment_outbox_batch(
-        array[p_instruction_id], array[p_participant_id], array[p_idempotency_key],
-        array[p_rail_type], array[p_payload], p_headers) b
+        array[instruction_id], array[participant_id], array[idempotency_key], array[rail_type],
+        array[payload], headers) b
 $$;
 
 comment on function public.enqueue_payment_outbox(text, text, text, text, jsonb, jsonb) is

@@ -21,7 +21,8 @@ begin
     if v_by is null then
         raise exception using errcode = 'PN507',
             message = format('payment %s needs the approval of a second person', p_outbox_id),
-            hint    = 'another login calls approve_payment first; it is good for a day';
+            hint    = 'another login runs penstock payments approve, or calls approve_payment; '
+                      'that is good once, for a day';
     end if;
     return v_by;
 end
