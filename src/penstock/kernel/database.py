@@ -7,15 +7,16 @@ ours is idempotent.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 from asyncpg.transaction import Transaction
 
+from penstock.kernel import kept
 from penstock.kernel.errors import (
     DatabaseUnreachable,
     NotPermitted,
@@ -26,7 +27,7 @@ from penstock.kernel.errors import (
 from penstock.kernel.grants import missing_grant
 from penstock.kernel.queue import Connection
 
-PooledConnection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+PooledConnection: TypeAlias = kept.PooledConnection
 
 POOLER_PORTS = frozenset({6432, 6543})
 CONNECTION_ERRORS: tuple[type[Exception], ...] = (
@@ -137,6 +138,46 @@ async def _rollback(transaction: Transaction) -> None:
         return
 
 
+class Borrowing:
+    """A connection on loan for the length of a block.
+
+    Only the borrowing is translated: an OSError raised inside the block may be the caller's.
+    """
+
+    __slots__ = ("_conn", "_keeps", "_pool", "_timeout_s")
+
+    def __init__(
+        self, pool: kept.Kept, timeout_s: float, keeps: Callable[[PooledConnection], bool]
+    ) -> None:
+        self._pool = pool
+        self._timeout_s = timeout_s
+        self._keeps = keeps
+        self._conn: PooledConnection | None = None
+
+    async def __aenter__(self) -> PooledConnection:
+        conn = self._pool.take()
+        if conn is None:
+            with translated():
+                conn = await self._pool.acquire(self._timeout_s)
+        self._conn = conn
+        return conn
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        conn, self._conn = self._conn, None
+        assert conn is not None, "entered before it is left"
+        # A connection that broke meanwhile is thrown away by the pool; what was done with it before
+        # is done, so that is no error of the block.
+        with suppress(*DRIVER_ERRORS):
+            if kind is None and self._keeps(conn) and self._pool.put(conn):
+                return
+            await asyncio.shield(self._pool.pool.release(conn))
+
+
 class Database:
     """A pool of connections to one database. Opens nothing until `open()`."""
 
@@ -154,7 +195,7 @@ class Database:
         self.pooler = is_pooler(url) if pooler is None else pooler
         self.application_name = application_name
         self.statement_timeout_s = statement_timeout_s
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._pool: kept.Kept | None = None
         self._lent: set[int] = set()
 
     async def open(self) -> None:
@@ -162,7 +203,7 @@ class Database:
         if self._pool is not None:
             return
         with translated():
-            self._pool = await asyncpg.create_pool(
+            pool = await asyncpg.create_pool(
                 self.url,
                 min_size=1,
                 max_size=self.size,
@@ -172,6 +213,7 @@ class Database:
                 timeout=5,
                 reset=self._reset,
             )
+        self._pool = kept.Kept(pool)
 
     async def _reset(self, conn: "asyncpg.Connection[asyncpg.Record]") -> None:
         """Undo what a session may have been left with, where code of others has used it.
@@ -192,25 +234,18 @@ class Database:
         try:
             await asyncio.wait_for(pool.close(), 5)
         except CONNECTION_ERRORS:
-            pool.terminate()
+            pool.pool.terminate()
 
-    @asynccontextmanager
-    async def connection(self, *, timeout_s: float = 10.0) -> AsyncIterator[PooledConnection]:
-        """Borrow a connection; waiting is bounded, so that starvation is an error, not a hang.
-
-        Only the borrowing is translated: an OSError raised inside the block may be the caller's.
-        """
+    def connection(
+        self, *, timeout_s: float = 10.0
+    ) -> AbstractAsyncContextManager[PooledConnection]:
+        """Borrow a connection; waiting is bounded, so that starvation is an error, not a hang."""
         assert self._pool is not None, "open() comes first"
-        pool = self._pool
-        with translated():
-            conn = await pool.acquire(timeout=timeout_s)
-        try:
-            yield conn
-        finally:
-            # A connection that broke meanwhile is thrown away by the pool; what was done with it
-            # before is done, so that is no error of the block.
-            with suppress(*DRIVER_ERRORS):
-                await asyncio.shield(pool.release(conn))
+        return Borrowing(self._pool, timeout_s, self._keeps)
+
+    def _keeps(self, conn: PooledConnection) -> bool:
+        """Whether a session needs no reset."""
+        return not self.pooler and conn.get_server_pid() not in self._lent
 
     @asynccontextmanager
     async def transaction(self, *, timeout_s: float = 10.0) -> AsyncIterator[PooledConnection]:
