@@ -136,6 +136,7 @@ class SqlPayments:
         *,
         participants: Sequence[str] | None = None,
         delay_s: float = 0,
+        latency_ms: int | None = None,
         rails: Sequence[str] | None = None,
         skip: Sequence[str] = (),
     ) -> tuple[list[str], list[Flight]]:
@@ -145,12 +146,32 @@ class SqlPayments:
         rows = await self.conn.fetch(
             "select * from finish_and_claim_payments($1, $2, $3, $4, $5, $5, $5, $5, $6, $7,"
             " $8, $9, $10)",
-            *(*_keys(flights), [state] * count, [delay_s] * count, nothing, nothing),
+            *(*_keys(flights), [state] * count, [delay_s] * count, nothing, [latency_ms] * count),
             *(participants or [flight.participant for flight in flights], uuid4(), rails, skip),
         )
         became = {row["ended_id"]: row["ended_state"] for row in rows}
         claims = [_flight(row) for row in rows if row["outbox_id"] is not None]
         return [became[flight.id] for flight in flights], claims
+
+    async def paid_and_claim(
+        self,
+        flights: Sequence[Flight],
+        *,
+        reference: str | None = None,
+        rails: Sequence[str] | None = None,
+        skip: Sequence[str] = (),
+    ) -> tuple[list[str], list[Flight]]:
+        """The same for what was paid, the quick way: what that leaves out is finished after it."""
+        rows = await self.conn.fetch(
+            "select * from finish_paid_and_claim($1, $2, $3, null, $4, $5, $6, $7)",
+            *(*_keys(flights), [reference] * len(flights), [7] * len(flights), uuid4()),
+            *(rails, skip),
+        )
+        ended = {row["ended_id"] for row in rows}
+        left = [flight for flight in flights if flight.id not in ended]
+        became = dict(zip((flight.id for flight in left), await self.finish(left), strict=True))
+        claims = [_flight(row) for row in rows if row["outbox_id"] is not None]
+        return [became.get(flight.id, "DISPATCHED") for flight in flights], claims
 
     async def extend(self, flights: Sequence[Flight]) -> set[UUID]:
         """Prolong leases; returns what is lost."""

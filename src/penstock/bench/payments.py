@@ -19,6 +19,7 @@ from penstock.payments import store
 from penstock.payments.instruction import Instruction
 from penstock.payments.model import Claimed, Ending, EndState, NewPayment
 from penstock.payments.rails import RailOutcome, Sent
+from penstock.payments.succession import finish_paid_and_claim
 from penstock.postgres import Cluster, throwaway_cluster
 
 PAYLOAD = '{"amount": 1050, "currency": "EUR", "destination": {"iban": "DE02120300000000202051"}}'
@@ -227,10 +228,6 @@ async def _bare(url: str) -> None:
         payments = found.payments
         while payments:
             await store.mark_sent(conn, payments)
-            _, payments = await store.finish_and_claim(
-                conn,
-                [_paid(payment) for payment in payments],
-                participants=[p.participant_id for p in payments],
-                owner=owner,
-            )
+            paid = [_paid(payment) for payment in payments]
+            _, payments = await finish_paid_and_claim(conn, paid, owner=owner)
     await conn.close()

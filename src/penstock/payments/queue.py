@@ -17,7 +17,7 @@ from penstock.kernel.events import AttemptsRecorded, Events, PaymentLate
 from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Connection, Item, Outcome, Policy, Tending
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown
-from penstock.payments import store
+from penstock.payments import store, succession
 from penstock.payments.model import (
     CHANNEL,
     QUEUE,
@@ -130,20 +130,50 @@ class PaymentsQueue:
         first, *more = _rounds(outcomes)
         if not self._all_served or more:
             return await self.finish(conn, outcomes), ()
+        paid = [outcome for outcome in first if isinstance(outcome.verdict, Done)]
+        if not paid:
+            return await self._judge_and_claim(conn, first, owner=owner, skip=skip)
+        refused: list[Item] = []
+        if len(paid) < len(first):
+            # Before the others claim anything: should this fail, no claim is lost by it.
+            others = [outcome for outcome in first if not isinstance(outcome.verdict, Done)]
+            refused += await self.finish(conn, others)
         before = monotonic()
-        ended, claimed = await store.finish_and_claim(
+        ended, claimed = await succession.finish_paid_and_claim(
             conn,
-            [_ending(outcome) for outcome in first],
-            participants=[cast(Payment, outcome.item).claim.participant_id for outcome in first],
+            [_ending(outcome) for outcome in paid],
             owner=owner,
             rails=self._rails,
             skip=skip,
         )
-        if len(claimed) < len(first):
+        if ended:
+            self._recorded(AttemptState.DISPATCHED, len(ended))
+        if len(ended) < len(paid):
+            left = [outcome for outcome in paid if outcome.item.id not in ended]
+            refused += await self.finish(conn, left)
+        return refused, self._taken(claimed, before, len(first))
+
+    async def _judge_and_claim(
+        self, conn: Connection, outcomes: Sequence[Outcome], *, owner: UUID, skip: Sequence[str]
+    ) -> tuple[Sequence[Item], Sequence[Item]]:
+        before = monotonic()
+        ended, claimed = await succession.finish_and_claim(
+            conn,
+            [_ending(outcome) for outcome in outcomes],
+            participants=[cast(Payment, outcome.item).claim.participant_id for outcome in outcomes],
+            owner=owner,
+            rails=self._rails,
+            skip=skip,
+        )
+        return self._refused(outcomes, ended), self._taken(claimed, before, len(outcomes))
+
+    def _taken(self, claimed: Sequence[Claimed], before: float, ended: int) -> Sequence[Item]:
+        """What was claimed where so many have ended."""
+        if len(claimed) < ended:
             self._nothing_left = False
         if claimed:
             self._recorded(AttemptState.DISPATCHING, len(claimed))
-        return self._refused(first, ended), [_payment(each, before) for each in claimed]
+        return [_payment(each, before) for each in claimed]
 
     def _refused(self, outcomes: Sequence[Outcome], ended: Mapping[UUID, str]) -> list[Item]:
         """Those that the database did not take; what it recorded is told."""

@@ -54,14 +54,6 @@ _FINISH = (
     " from public.finish_payment_attempts($1::uuid[], $2::uuid[], $3::text[],"
     " $4::double precision[], $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[])"
 )
-_FINISH_AND_CLAIM = (
-    "select ended_id, ended_state, outbox_id, instruction_id, participant_id, sequence_id,"
-    " idempotency_key, rail_type, payload::text, headers::text, created_at, attempt_no, attempt,"
-    " max_attempts, claimed_at, lease_token, lease_epoch, lease_expires_at, lease_s, first_sent_at"
-    " from public.finish_and_claim_payments($1::uuid[], $2::uuid[], $3::text[],"
-    " $4::double precision[], $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[],"
-    " $10::text[], $11::uuid, $12::text[], $13::text[])"
-)
 _LATE = (
     "select public.record_late_success($1::uuid, $2::uuid, $3::text, $4::text, $5::integer)"
     " as recorded"
@@ -204,36 +196,12 @@ async def extend(conn: Connection, payments: Sequence[Claimed]) -> frozenset[UUI
 
 async def finish(conn: Connection, endings: Sequence[Ending]) -> dict[UUID, str]:
     """Record how dispatches ended; returns the state of each, LATE or REFUSED."""
-    rows = await call(conn, _FINISH, *_columns(endings))
+    rows = await call(conn, _FINISH, *columns(endings))
     return {row["outbox_id"]: row["state"] for row in rows}
 
 
-async def finish_and_claim(
-    conn: Connection,
-    endings: Sequence[Ending],
-    *,
-    participants: Sequence[str],
-    owner: UUID,
-    rails: Sequence[str] | None = None,
-    skip: Sequence[str] = (),
-) -> tuple[dict[UUID, str], tuple[Claimed, ...]]:
-    """Record how dispatches ended, and lease the next payment of these participants with it."""
-    served = None if rails is None else list(rails)
-    rows = await call(
-        conn,
-        _FINISH_AND_CLAIM,
-        *_columns(endings),
-        list(participants),
-        owner,
-        served,
-        list(skip),
-    )
-    ended = {row["ended_id"]: row["ended_state"] for row in rows if row["ended_id"] is not None}
-    claimed = (tuple(row.values())[2:] for row in rows if row["ended_id"] is None)
-    return ended, tuple(Claimed(*values) for values in claimed)
-
-
-def _columns(endings: Sequence[Ending]) -> tuple[list[object], ...]:
+def columns(endings: Sequence[Ending]) -> tuple[list[object], ...]:
+    """Endings as the arguments of the functions that record them."""
     return (
         [e.outbox_id for e in endings],
         [e.token for e in endings],

@@ -12,8 +12,8 @@ from tests.support.waiting import until_true
 
 from penstock.kernel.events import AttemptsRecorded, Claimed, Events, Observation
 from penstock.kernel.queue import Outcome
-from penstock.kernel.verdict import DONE
-from penstock.payments import store
+from penstock.kernel.verdict import DONE, Reject
+from penstock.payments import store, succession
 from penstock.payments.instruction import Instruction
 from penstock.payments.queue import PaymentsQueue
 from penstock.payments.rails import RailOutcome, Sent
@@ -85,6 +85,31 @@ async def test_the_next_is_taken_only_while_everybody_is_served(
     assert not {item.id for item in taken} & {item.id for item in rest}
 
 
+async def test_what_was_not_paid_does_not_keep_the_others_from_going_on(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    """Of four that ended together one was refused by its rail, and one lease had been lost."""
+    sql = SqlPayments(conn)
+    await sql.fill(8, 4)
+    told: list[Observation] = []
+    events = Events()
+    events.subscribe(told.append)
+    queue, owner = PaymentsQueue(["ach"], events), uuid4()
+    refused, lost, *paid = await queue.claim(conn, limit=9, owner=owner)
+    await queue.release(conn, [lost])
+    outcomes = [Outcome(item, DONE) for item in (lost, *paid)]
+    outcomes.insert(1, Outcome(refused, Reject("NO")))
+    late, taken = await queue.finish_and_claim(conn, outcomes, owner=owner, skip=())
+    assert late == [lost]
+    assert {item.ordering_key for item in taken} == {item.ordering_key for item in paid}
+    assert [await sql.state(item.id) for item in (refused, *paid)] == ["FAILED"] + [
+        "DISPATCHED"
+    ] * 2
+    counts = [(one.state, one.count) for one in told if isinstance(one, AttemptsRecorded)]
+    assert counts == [("DISPATCHING", 4), ("FAILED", 1), ("DISPATCHED", 2), ("DISPATCHING", 2)]
+    assert await sql.violations() == []
+
+
 async def test_what_comes_with_a_finish_after_the_stop_is_given_back(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +118,7 @@ async def test_what_comes_with_a_finish_after_the_stop_is_given_back(
         shop.use(rail)
         for _ in range(10):
             await shop.enqueue("p1")
-        finish_and_claim, mark_sent = store.finish_and_claim, store.mark_sent
+        finish_and_claim, mark_sent = succession.finish_paid_and_claim, store.mark_sent
         leave: list[int] = []
 
         async def stopping(*args: Any, **options: Any) -> Any:
@@ -108,7 +133,7 @@ async def test_what_comes_with_a_finish_after_the_stop_is_given_back(
             leave.append(1)
             return await mark_sent(*args)
 
-        monkeypatch.setattr(store, "finish_and_claim", stopping)
+        monkeypatch.setattr(succession, "finish_paid_and_claim", stopping)
         monkeypatch.setattr(store, "mark_sent", counting)
         async with asyncio.timeout(20):
             report = await shop.ps.work(only=["payments"])

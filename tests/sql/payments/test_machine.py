@@ -59,7 +59,10 @@ class Walk:
             flight = self.draw.choice(self.flights)
             state = self.draw.choice(["DISPATCHED", "RETRYABLE", "FAILED", "UNKNOWN", "HELD"])
             delay_s = self.draw.choice([0, 5])
-            _, claims = await self.sql.finish_and_claim([flight], state, delay_s=delay_s)
+            if state == "DISPATCHED":
+                _, claims = await self.sql.paid_and_claim([flight])
+            else:
+                _, claims = await self.sql.finish_and_claim([flight], state, delay_s=delay_s)
             self.flights = (self.flights + claims)[-8:]
 
     async def release(self) -> None:

@@ -49,6 +49,7 @@ VERBS: dict[str, Verb] = {
     "extend": lambda sql, flights: sql.extend(flights),
     "dispatched": lambda sql, flights: sql.finish(flights),
     "dispatched, and the next": lambda sql, flights: sql.finish_and_claim(flights),
+    "paid, and the next": lambda sql, flights: sql.paid_and_claim(flights),
     "retried": lambda sql, flights: sql.finish(flights, "RETRYABLE", delay_s=60),
     "failed": lambda sql, flights: sql.finish(flights, "FAILED", code="NO"),
     "held": lambda sql, flights: sql.finish(flights, "HELD"),

@@ -19,6 +19,8 @@ ROUNDS = int(os.environ.get("TEST_ROUNDS", "150"))
 NEXT = """select outbox_id, lease_token from finish_and_claim_payments(
     array[$1::uuid], array[$2::uuid], array[$3], array[0], null, null, null, null, null,
     array['p'], null)"""
+PAID = """select outbox_id, lease_token from finish_paid_and_claim(
+    array[$1::uuid], array[$2::uuid], null, null, null, null) where $3 <> ''"""
 
 
 async def _claimed(session: Session) -> tuple[object, object]:
@@ -53,6 +55,24 @@ async def test_a_finish_after_the_reaper_is_late(database_url: str, payments: Sq
         await stage.until_blocked(worker, finish)
         await reaper.commit()
         assert [row["state"] for row in await finish.done()] == ["LATE"]
+
+
+async def test_a_quick_end_after_the_reaper_ends_nothing_and_takes_nothing(
+    database_url: str, payments: SqlPayments
+) -> None:
+    await payments.enqueue()
+    await payments.enqueue()
+    async with Stage(database_url) as stage:
+        worker, reaper = await stage.sessions("worker", "reaper")
+        flight = await _claimed(worker)
+        await payments.advance(LEASE_OVER)
+        await reaper.begin()
+        assert await reaper.value(REAP) == "ZOMBIE_REQUEUE"
+        finish = worker.start(PAID, *flight, "DISPATCHED")
+        await stage.until_blocked(worker, finish)
+        await reaper.commit()
+        assert await finish.done() == []
+    assert await payments.violations() == []
 
 
 async def test_the_last_look_and_the_reaper_exclude_each_other(
@@ -154,7 +174,7 @@ async def test_reaper_finish_and_claim_on_one_row_give_each_dispatch_one_outcome
             acts = [quietly(CLAIM), quietly(REAP), quietly(REAP)]
             acts += [
                 quietly(
-                    draw.choice([FINISH, NEXT]),
+                    draw.choice([FINISH, NEXT, PAID]),
                     *flight,
                     draw.choice(["DISPATCHED", "RETRYABLE", "UNKNOWN"]),
                 )

@@ -38,3 +38,27 @@ create type penstock_payments.departed as (
     error_message   text
 );
 comment on type penstock_payments.departed is 'A payment that has left the flight and goes on.';
+
+-- A row of finish_paid_and_claim: ended_id alone, or a claim as of claim_payment_outbox.
+create type public.payment_succession as (
+    ended_id         uuid,
+    outbox_id        uuid,
+    instruction_id   text,
+    participant_id   text,
+    sequence_id      bigint,
+    idempotency_key  text,
+    rail_type        text,
+    payload          jsonb,
+    headers          jsonb,
+    created_at       timestamptz,
+    attempt_no       integer,
+    attempt          integer,
+    max_attempts     integer,
+    claimed_at       timestamptz,
+    lease_token      uuid,
+    lease_epoch      bigint,
+    lease_expires_at timestamptz,
+    lease_s          integer,
+    first_sent_at    timestamptz
+);
+comment on type public.payment_succession is 'A payment that has ended, or the claim of the next.';
