@@ -162,3 +162,36 @@ class SqlOutbox:
     async def advance(self, by: timedelta) -> None:
         """Move the database's clock, for everybody."""
         await self.conn.execute("update penstock.test_clock set shift = shift + $1", by)
+
+
+class Routed(SqlOutbox):
+    """An outbox with destinations `a` and `b` and what tests ask of routes."""
+
+    async def route(
+        self, name: str, topic: str, *, to: str = "a", where: str | None = None
+    ) -> None:
+        """Put a route."""
+        await self.conn.execute("set role penstock_control")
+        await self.conn.execute("select app.outbox_put_destination($1, 'stdout', '{}', 'test')", to)
+        await self.conn.execute(
+            "select app.outbox_put_route($1, $2, $3, 'test', p_filter => $4::text::jsonpath)",
+            *(name, topic, to, where),
+        )
+        await self.conn.execute("reset role")
+
+    async def expand(self) -> int:
+        """The step between publish and claim."""
+        count: int = await self.conn.fetchval("select app.outbox_expand()")
+        return count
+
+    async def deliveries(self, event: UUID) -> dict[str, str]:
+        """The state of each delivery of an event, by route."""
+        rows = await self.conn.fetch(
+            "select route, state from app.outbox_deliveries where event_id = $1", event
+        )
+        return {row[0]: row[1] for row in rows}
+
+    async def one(self, *topics: str) -> Leased:
+        """Claim exactly one."""
+        (item,) = await self.claim(topics=list(topics))
+        return item

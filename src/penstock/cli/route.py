@@ -1,5 +1,6 @@
 """`penstock route` and `penstock topic`: which events go where, and what they look like."""
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -12,8 +13,11 @@ from penstock.cli.invocation import Invocation, reason_option, yes_option
 from penstock.cli.output import plain
 from penstock.cli.values import operator_name
 from penstock.kernel.errors import NotFound
-from penstock.outbox import destinations
+from penstock.outbox import destinations, store
 from penstock.outbox.destinations import RouteRow, SchemaRow
+
+HELD_TRIES = 10
+HELD_PAUSE_S = 0.2
 
 
 @click.group()
@@ -76,7 +80,7 @@ def add(
 @yes_option
 @click.pass_obj
 def remove(invocation: Invocation, *, name: str, reason: str, yes: bool) -> None:
-    """Take a route away; what waits on it is cancelled."""
+    """Take a route away; what waits on it is cancelled, a thousand at a time."""
     out = invocation.out
     out.plan([f"remove route {name}; deliveries that wait on it are cancelled"])
     out.confirm(f"Remove route {name}?", yes=yes)
@@ -87,7 +91,27 @@ def remove(invocation: Invocation, *, name: str, reason: str, yes: bool) -> None
                 conn, name, reason=reason, operator=operator_name()
             )
 
-    out.done(f"removed {name}", audit_id=invocation.run(act()), route=name)
+    audit_id = invocation.run(act())
+    cancelled, ended = invocation.run(_cancel(invocation, name))
+    text = f"removed {name}, {cancelled:,} deliveries are cancelled"
+    if not ended:
+        text += "; some are held by open transactions, and a worker cancels them later"
+    out.done(text, audit_id=audit_id, route=name, cancelled=cancelled, ended=ended)
+
+
+async def _cancel(invocation: Invocation, name: str) -> tuple[int, bool]:
+    """Cancel what the route leaves; how many, and whether it was all."""
+    cancelled, patience = 0, HELD_TRIES
+    async with invocation.connection() as conn:
+        while patience:
+            step = await store.remove_step(conn, name)
+            cancelled += step["cancelled"]
+            if step["ended"]:
+                return cancelled, True
+            if step["held"] and not step["cancelled"]:
+                patience -= 1
+                await asyncio.sleep(HELD_PAUSE_S)
+    return cancelled, False
 
 
 @click.group()

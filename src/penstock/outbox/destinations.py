@@ -224,7 +224,7 @@ async def set_route(
 
 
 async def remove_route(conn: Connection, route: str, *, reason: str, operator: str) -> UUID:
-    """Take a route away and cancel what waits on it. Returns the audit id."""
+    """Take a route away; `store.remove_step` cancels what waits on it. Returns the audit id."""
     query = "select app.outbox_remove_route($1, $2, $3) as audit_id"
     rows = await call(conn, query, route, reason, operator)
     return UUID(str(rows[0]["audit_id"]))

@@ -184,6 +184,19 @@ async def _purge(conn: Connection, query: str) -> None:
         pass
 
 
+async def remove_step(conn: Connection, route: str | None = None) -> Mapping[str, Any]:
+    """Cancel some of what a removed route (None: any) leaves: `cancelled`, `held`, `ended`."""
+    query = "select cancelled, held, ended from app.outbox_remove_step($1::text)"
+    return (await call(conn, query, route))[0]
+
+
+async def end_removals(conn: Connection) -> None:
+    """Cancel what removed routes leave, for as long as there is something that nobody holds."""
+    while not (step := await remove_step(conn))["ended"]:
+        if step["held"] and not step["cancelled"]:
+            return
+
+
 async def tend_alerts(conn: Connection) -> None:
     """Send alerts that waited for a route, and try dead ones again."""
     await call(conn, "select app.outbox_tend_alerts()")

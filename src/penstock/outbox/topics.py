@@ -139,6 +139,7 @@ class Outbox:
             "outbox_check_keys": store.check_keys,
             "outbox_purge_dedupe": store.purge_dedupe,
             "outbox_purge_relays": store.purge_relays,
+            "outbox_removals": store.end_removals,
             "outbox_alerts": store.tend_alerts,
         }
 

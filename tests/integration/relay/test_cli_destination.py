@@ -171,7 +171,12 @@ def test_routes_and_topics(cli: Cli, sql: Any) -> None:
         {"topic": "refunds", "versions": [], "goes_to": ["acme"]},
     ]
     assert cli("topic", "schema", "orders.paid").document == {"type": "object"}
-    assert cli("route", "remove", "big", *WHY).code == 0
+    sql.execute(
+        "insert into public.outbox (topic, payload, route, event_topic)"
+        " select 'big', '{}', 'big', 'orders.paid' from generate_series(1, 1001)"
+    )
+    removed = cli("--json", "route", "remove", "big", *WHY)
+    assert (removed.code, removed.document["cancelled"]) == (0, 1001)
     assert cli("route", "remove", "big", *WHY).code != 0
 
 

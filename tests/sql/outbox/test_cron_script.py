@@ -19,6 +19,7 @@ HOUSEKEEPING = {
     "outbox-check-keys": "select app.outbox_check_keys()",
     "outbox-dedupe": "select app.outbox_purge_dedupe()",
     "outbox-retention": "select app.outbox_purge_relays()",
+    "outbox-removals": "select app.outbox_remove_step(p_limit => 10000)",
     "outbox-alerts": "select app.outbox_tend_alerts()",
 }
 

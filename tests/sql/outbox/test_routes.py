@@ -1,47 +1,13 @@
 """Routes: none, one or several for an event, each delivery with a life of its own."""
 
 from typing import TypeAlias
-from uuid import UUID
 
 import asyncpg
 import pytest
 from tests.support.interleave import Stage
-from tests.support.outbox import Leased, SqlOutbox
+from tests.support.outbox import Routed
 
 Session: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-
-
-class Routed(SqlOutbox):
-    """An outbox with destinations `a` and `b` and what tests ask of routes."""
-
-    async def route(
-        self, name: str, topic: str, *, to: str = "a", where: str | None = None
-    ) -> None:
-        """Put a route."""
-        await self.conn.execute("set role penstock_control")
-        await self.conn.execute("select app.outbox_put_destination($1, 'stdout', '{}', 'test')", to)
-        await self.conn.execute(
-            "select app.outbox_put_route($1, $2, $3, 'test', p_filter => $4::text::jsonpath)",
-            *(name, topic, to, where),
-        )
-        await self.conn.execute("reset role")
-
-    async def expand(self) -> int:
-        """The step between publish and claim."""
-        count: int = await self.conn.fetchval("select app.outbox_expand()")
-        return count
-
-    async def deliveries(self, event: UUID) -> dict[str, str]:
-        """The state of each delivery of an event, by route."""
-        rows = await self.conn.fetch(
-            "select route, state from app.outbox_deliveries where event_id = $1", event
-        )
-        return {row[0]: row[1] for row in rows}
-
-    async def one(self, *topics: str) -> Leased:
-        """Claim exactly one."""
-        (item,) = await self.claim(topics=list(topics))
-        return item
 
 
 @pytest.fixture
@@ -188,6 +154,7 @@ async def test_a_route_cannot_go_while_events_are_given_their_routes(
         await stage.until_blocked(removing, step)
         await expanding.commit()
         await step.done()
+    await outbox.conn.execute("select app.outbox_remove_step('a')")
     assert await outbox.deliveries(event) == {"a": "CANCELLED", "b": "READY"}
     await outbox.finish([await outbox.one("b")])
     assert await outbox.state(event) == "DELIVERED"
@@ -231,86 +198,6 @@ async def test_handlers_alone_make_nobody_elses_event_disappear(
     assert await outbox.expand() == 1
     states = [await outbox.state(event) for event in (fan, plain, unknown)]
     assert states == ["FANNED", "READY", "READY"]
-
-
-async def test_a_route_that_goes_takes_what_waits_on_it_along(
-    conn: Session, outbox: Routed
-) -> None:
-    await outbox.route("a", "t")
-    await outbox.route("b", "t", to="b")
-    (event,) = await outbox.publish(1, key="k")
-    await outbox.publish(2, key="k")
-    for _ in range(3):
-        await outbox.expand()
-    await outbox.finish([await outbox.one("b")])
-    await conn.execute("set role penstock_control")
-    audit = await conn.fetchval("select app.outbox_remove_route('a', 'not wanted')")
-    await conn.execute("reset role")
-    data = await conn.fetchval(
-        "select row_data ->> 'cancelled' from audit.audit_logs where id=$1", audit
-    )
-    assert data == "3"
-    assert await outbox.state(event) == "DELIVERED"
-    assert await outbox.deliveries(event) == {"a": "CANCELLED", "b": "DELIVERED"}
-
-
-async def test_a_delivery_in_flight_goes_with_its_route_and_its_result_is_kept(
-    conn: Session, outbox: Routed
-) -> None:
-    await outbox.route("a", "t")
-    await outbox.route("b", "t", to="b")
-    (event,) = await outbox.publish(1)
-    await outbox.expand()
-    item = await outbox.one("a")
-    await conn.execute("select app.outbox_remove_route('a', 'not wanted')")
-    assert await outbox.deliveries(event) == {"a": "CANCELLED", "b": "READY"}
-    assert await outbox.finish([item]) == [item.seq], "its worker is refused"
-    assert await conn.fetchval("select verdict from penstock.late_results") == "done"
-    await outbox.finish([await outbox.one("b")])
-    assert await outbox.state(event) == "DELIVERED"
-
-
-async def test_a_claim_under_way_is_waited_for_when_its_route_goes(
-    outbox: Routed, database_url: str
-) -> None:
-    await outbox.route("a", "t")
-    await outbox.publish(1)
-    await outbox.expand()
-    async with Stage(database_url) as stage:
-        claiming, removing = await stage.sessions("claiming", "removing")
-        await claiming.begin()
-        claim = "select * from app.outbox_claim_for('{a}', '{1}', gen_random_uuid())"
-        assert len(await claiming.run(claim)) == 1
-        step = removing.start("select app.outbox_remove_route('a', 'not wanted')")
-        await stage.until_blocked(removing, step)
-        await claiming.commit()
-        await step.done()
-    left = "select count(*) from public.outbox"
-    assert await outbox.conn.fetchval(left) == 0, "nothing stays that nobody would deliver"
-
-
-async def test_a_route_can_go_while_its_events_die(outbox: Routed, database_url: str) -> None:
-    await outbox.route("a", "t")
-    await outbox.publish(1)
-    await outbox.expand()
-    item = await outbox.one("a")
-    async with Stage(database_url) as stage:
-        between, failing, removing = await stage.sessions("between", "failing", "removing")
-        await between.begin()
-        await between.run("lock table public.outbox_alerts in access exclusive mode")
-        failed = failing.start(
-            "select * from app.outbox_mark_failed(array[$1::bigint], array[$2::uuid],"
-            " array[$3::uuid], '{reject}', '{0}', '{HTTP_400}', '{no}')",
-            item.seq,
-            item.id,
-            item.token,
-        )
-        await stage.until_blocked(failing, failed)
-        removed = removing.start("select app.outbox_remove_route('a', 'not wanted')")
-        await stage.until_blocked(removing, removed)
-        await between.commit()
-        assert await failed.done() == []
-        await removed.done()
 
 
 @pytest.mark.parametrize("key", [None, "k"])

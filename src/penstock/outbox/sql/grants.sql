@@ -14,7 +14,7 @@ grant select (seq, id, tenant_id, topic, created_at, ordering_key, total_attempt
 grant select on public.outbox_destinations, public.outbox_routes, public.outbox_schemas,
     public.outbox_functions, app.outbox_deliveries
     to penstock_operator, penstock_readonly, penstock_auditor, penstock_control;
-grant select on public.outbox_alerts, public.outbox_resends
+grant select on public.outbox_alerts, public.outbox_resends, public.outbox_removals
     to penstock_operator, penstock_readonly, penstock_auditor;
 grant select on public.outbox_attempts to penstock_operator, penstock_auditor;
 
@@ -26,7 +26,7 @@ begin
         'public.outbox', 'public.outbox_archive', 'public.outbox_archive_default',
         'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks',
         'public.outbox_dedupe', 'public.outbox_destinations', 'public.outbox_routes',
-        'public.outbox_relays', 'public.outbox_schemas',
+        'public.outbox_relays', 'public.outbox_schemas', 'public.outbox_removals',
         'public.outbox_functions', 'public.outbox_alerts', 'public.outbox_resends'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
@@ -62,4 +62,5 @@ select app.outbox_partitions();
 select penstock.put_job('outbox_partitions', 3600);
 select penstock.put_job('outbox_check_keys', 600);
 select penstock.put_job('outbox_purge_dedupe', 600);
+select penstock.put_job('outbox_removals', 60);
 select penstock.put_job('outbox_alerts', 300);

@@ -212,6 +212,20 @@ comment on column public.outbox_routes.topic is 'A topic, or a pattern in which 
 comment on column public.outbox_routes.filter_text is 'The filter as it was written.';
 comment on column public.outbox_routes.filter is 'A predicate over the payload, such as $.amount > 100.';
 
+-- What removed routes leave behind: up to position everything is cancelled.
+create table public.outbox_removals (
+    route      text        primary key,
+    position   bigint      not null default 0,
+    upto       bigint      not null,
+    cancelled  bigint      not null default 0,
+    removed_at timestamptz not null default penstock.clock(),
+    audit_id   uuid        not null,
+    reason     text        not null,
+    operator   text
+);
+comment on table public.outbox_removals is 'Removed routes whose deliveries are not all cancelled yet.';
+comment on column public.outbox_removals.upto is 'The last event that can have taken the route.';
+
 create table public.outbox_schemas (
     topic      text        not null,
     version    integer     not null check (version >= 1),
@@ -292,6 +306,7 @@ alter table public.outbox_functions        enable row level security;
 alter table public.outbox_destinations     enable row level security;
 alter table public.outbox_routes           enable row level security;
 alter table public.outbox_schemas          enable row level security;
+alter table public.outbox_removals         enable row level security;
 alter table public.outbox_dedupe           enable row level security;
 alter table public.outbox_alerts           enable row level security;
 alter table public.outbox_resends          enable row level security;

@@ -24,6 +24,8 @@ begin
     perform cron.schedule('outbox-check-keys', '*/10 * * * *', 'select app.outbox_check_keys()');
     perform cron.schedule('outbox-dedupe', '* * * * *', 'select app.outbox_purge_dedupe()');
     perform cron.schedule('outbox-retention', '*/10 * * * *', 'select app.outbox_purge_relays()');
+    perform cron.schedule('outbox-removals', '* * * * *',
+                          'select app.outbox_remove_step(p_limit => 10000)');
     perform cron.schedule('outbox-alerts', '*/5 * * * *', 'select app.outbox_tend_alerts()');
 end
 $housekeeping$;
