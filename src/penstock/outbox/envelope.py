@@ -6,7 +6,7 @@ The schema of the JSON form is docs/reference/event-envelope.schema.json.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -104,15 +104,18 @@ class Envelope:
 
 
 class _Inner(msgspec.Struct):
-    """What a payload must have to be an envelope itself."""
+    """What a payload must have to be an envelope itself: all that the schema says.
+
+    A time without a zone is no moment: each worker would read it by its own clock's zone.
+    """
 
     id: str
-    type: str
-    source: str
-    occurred_at: datetime
-    schema_version: int
+    type: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    source: Annotated[str, msgspec.Meta(min_length=1)]
+    occurred_at: Annotated[datetime, msgspec.Meta(tz=True)]
+    schema_version: Annotated[int, msgspec.Meta(ge=1)]
     data: msgspec.Raw
-    ordering_key: str | None = None
+    ordering_key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
 
 
 def _present(envelope: Envelope, names: tuple[str, ...]) -> dict[str, object]:

@@ -11,6 +11,7 @@ import msgspec
 
 _IGNORED = ("title", "description", "default", "examples", "$defs", "$schema")
 _REF = "#/$defs/"
+_OTHERS = "additionalProperties"
 _DEPTH_MAX = 20
 
 
@@ -34,8 +35,25 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "$") -
     before, after = set(old.get("required", ())), set(new.get("required", ()))
     yield from (f"{at}.{name} is now required" for name in sorted(after - before))
     yield from (f"{at}.{name} is no longer always there" for name in sorted(before - after))
-    for name in sorted(set(old["properties"]) & set(new["properties"])):
+    known, named = set(old["properties"]), set(new["properties"])
+    # A model may refuse fields that it does not name. Then none can come or go: events of the other
+    # one are around, before, during and after a deployment.
+    if old.get(_OTHERS) is False or new.get(_OTHERS) is False:
+        yield from (f"{at}.{name} is not accepted by both" for name in sorted(known ^ named))
+    for name in sorted(known & named):
         yield from differences(old["properties"][name], new["properties"][name], f"{at}.{name}")
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a version: the new schema, and the optional fields that events still have.
+
+    Forgotten, such a field could come back with another type.
+    """
+    if "properties" not in old or "properties" not in new:
+        return dict(new)
+    before, after = old["properties"], new["properties"]
+    fields = {name: merged(before[name], field) for name, field in after.items() if name in before}
+    return {**new, "properties": {**before, **after, **fields}}
 
 
 def _resolved(node: Any, definitions: Mapping[str, Any], depth: int) -> Any:

@@ -47,7 +47,7 @@ from penstock.outbox.model import QUEUE, Json, PublishOptions, Story
 from penstock.outbox.queue import OutboxEnding, OutboxQueue
 from penstock.outbox.relay import Relay
 from penstock.outbox.routes import check_names, routes_of
-from penstock.outbox.schemas import differences, schema_of
+from penstock.outbox.schemas import differences, merged, schema_of
 
 T = TypeVar("T")
 _OPTIONS = frozenset(PublishOptions.__annotations__)
@@ -295,13 +295,12 @@ async def _check_schema(conn: Connection, topic: Topic[Any]) -> None:
     schema = schema_of(topic.model)
     if schema is None:
         return
-    mine = (topic.name, topic.version, msgspec.json.encode(schema).decode())
-    kept = msgspec.json.decode(await store.put_schema(conn, *mine, False))
-    if kept == schema:
-        return
+    mine = (topic.name, topic.version)
+    kept = msgspec.json.decode(await store.put_schema(conn, *mine, encode(schema), False))
     if found := list(differences(kept, schema)):
         raise SchemaChanged(f"topic {topic.name}, version {topic.version}: {'; '.join(found[:5])}")
-    await store.put_schema(conn, *mine, True)
+    if (known := merged(kept, schema)) != kept:
+        await store.put_schema(conn, *mine, encode(known), True)
 
 
 def _arguments(

@@ -1,5 +1,6 @@
 """Webhooks over a real socket: what is sent, how it is signed, and what answers mean."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -156,20 +157,30 @@ async def test_retry_after_is_obeyed(ps: Penstock, conn: Connection, receiver: R
     assert 110 < wait_s <= 121
 
 
-async def test_no_answer_is_tried_again(ps: Penstock, conn: Connection, receiver: Receiver) -> None:
+async def test_no_answer_is_tried_again_under_the_same_id(
+    ps: Penstock, conn: Connection, receiver: Receiver
+) -> None:
+    """A receiver that took it and said so too late sees a repetition, and can know it."""
     await put(conn, "acme", config={"url": receiver.url(), "timeout_s": 0.2})
+    await conn.execute(
+        "update penstock.queue_config set backoff_base_s = 0.05, backoff_cap_s = 0.1"
+    )
+    too_late = asyncio.Event()
 
-    async def hang(one: Received) -> int:
-        await until_true(lambda: False, "never", within_s=2) if len(receiver.seen) == 1 else None
+    async def answer(_one: Received) -> int:
+        if len(receiver.seen) == 1:
+            await too_late.wait()
         return 204
 
-    receiver.answering = hang
-    await publish(conn, n=1)
-    await work_off(ps)
-    assert len(receiver.seen) == 1
-    row = await conn.fetchrow("select error_code from public.outbox where route = 'acme'")
-    assert row is not None
-    assert row["error_code"] == "TIMEOUT"
+    receiver.answering = answer
+    event = await publish(conn, n=1)
+    async with working(ps):
+        await until(lambda: _is(conn, "acme", {"DELIVERED": 1}), "the second call is answered")
+        too_late.set()
+    assert [one.id for one in receiver.seen] == [str(event)] * 2
+    assert [one.document["id"] for one in receiver.seen] == [str(event)] * 2
+    codes = await conn.fetch("select outcome, error_code from public.outbox_attempts")
+    assert [tuple(row) for row in codes] == [("RETRY", "TIMEOUT")]
 
 
 async def test_a_receiver_that_is_gone_is_disabled_and_its_deliveries_wait(
