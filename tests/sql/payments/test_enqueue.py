@@ -219,6 +219,51 @@ async def test_batches_in_opposite_order_do_not_deadlock(
     assert await _counts(payments.conn) == (20, 20, 20)
 
 
+async def test_batches_that_want_the_same_keys_for_others_do_not_deadlock(
+    database_url: str, payments: SqlPayments
+) -> None:
+    pool = await asyncpg.create_pool(database_url, min_size=6, max_size=6)
+
+    async def enqueue(turn: int) -> str | None:
+        numbers = list(range(200))
+        if turn % 2:
+            numbers.reverse()
+        keys = [f"i{turn // 6}-{n}" for n in numbers]
+        rest = (["k"] * 200, ["ach"] * 200, [PAYLOAD] * 200)
+        try:
+            await pool.fetch(BATCH, keys, [f"p{turn % 6}"] * 200, *rest)
+        except asyncpg.PostgresError as error:
+            return error.sqlstate
+        return None
+
+    async with pool:
+        ends = await asyncio.gather(*(enqueue(turn) for turn in range(30)))
+    assert sorted(ends, key=str) == ["22023"] * 25 + [None] * 5
+
+
+async def test_a_transaction_of_many_does_not_fill_the_lock_table_of_the_server(
+    payments: SqlPayments,
+) -> None:
+    async with payments.conn.transaction():
+        await payments.fill(1000, 10)
+        held = await payments.conn.fetchval(
+            "select count(*) from pg_locks where pid = pg_backend_pid()"
+        )
+    assert held < 100
+
+
+async def test_a_repeat_does_not_wait_for_others_of_its_participant(
+    database_url: str, payments: SqlPayments
+) -> None:
+    first = await payments.enqueue(instruction="i", participant="p")
+    async with Stage(database_url) as stage:
+        ann, bob = await stage.sessions("ann", "bob")
+        await ann.begin()
+        await ann.value(ENQUEUE, "another", *GIVEN[1:])
+        assert await bob.value(ENQUEUE, *GIVEN) == first
+        await ann.commit()
+
+
 async def test_a_batch_answers_in_the_order_given_and_numbers_within_a_participant(
     payments: SqlPayments,
 ) -> None:

@@ -25,8 +25,8 @@ declare
 begin
     perform penstock_payments.check_items(p_instruction_ids, p_participant_ids, p_idempotency_keys,
                                           p_rail_types, p_payloads, p_headers);
-    perform penstock_payments.lock_keys(p_instruction_ids, p_idempotency_keys, v_sole);
     if v_sole then
+        perform penstock_payments.lock_instructions(p_instruction_ids);
         perform penstock_payments.check_sole(p_instruction_ids, p_idempotency_keys);
     end if;
     v_new := penstock_payments.register(

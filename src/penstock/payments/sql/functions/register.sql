@@ -1,6 +1,6 @@
--- Gives the new ones among the payments their number and writes registry and pending. Lock order:
--- keys (by the caller), then counters by participant. `offset 0` makes each look a probe by the key,
--- also in a session whose plans were made while the registry was empty.
+-- Gives the new ones among the payments their number and writes registry and pending. Which are new is
+-- asked again once the counters are locked. Only the same key for two participants at the same time
+-- can still meet in the registry, in order of the keys: that is one payment too many, and is refused.
 create or replace function penstock_payments.register(
     p_instruction_ids  text[],
     p_participant_ids  text[],
@@ -18,24 +18,18 @@ set jit = off
 as $$
 declare
     v_ords integer[];
-    v_ids uuid[];
+    v_ids uuid[] := '{}';
     v_sequences bigint[] := '{}';
     v_each record;
     v_count integer;
 begin
-    -- Grouped by participant, in the order given; of a key that stands twice the first counts.
-    v_ords := array(
-        select n.ord from (
-            select distinct on (g.instruction, g.key) g.participant, g.ord::integer as ord
-            from unnest(p_instruction_ids, p_idempotency_keys, p_participant_ids) with ordinality
-                as g (instruction, key, participant, ord)
-            where not exists (
-                select from public.payment_outbox_registry r
-                where r.instruction_id = g.instruction and r.idempotency_key = g.key
-                offset 0)
-            order by g.instruction, g.key, g.ord
-        ) n
-        order by n.participant, n.ord);
+    v_ords := penstock_payments.new_keys(p_instruction_ids, p_participant_ids, p_idempotency_keys);
+    if v_ords = '{}' then
+        return v_ids;
+    end if;
+    perform penstock_payments.lock_counters(array(
+        select distinct p_participant_ids[n.ord] from unnest(v_ords) as n (ord) order by 1));
+    v_ords := penstock_payments.new_keys(p_instruction_ids, p_participant_ids, p_idempotency_keys);
     for v_each in
         select p_participant_ids[n.ord] as participant, count(*)::integer as count
         from unnest(v_ords) as n (ord) group by 1 order by 1
@@ -53,9 +47,12 @@ begin
            n.sequence, p_rail_types[n.ord], sha256(convert_to(p_payloads[n.ord]::text, 'UTF8')),
            p_sole
     from unnest(v_ords, v_ids, v_sequences) as n (ord, id, sequence)
+    order by p_instruction_ids[n.ord], p_idempotency_keys[n.ord]
     on conflict (instruction_id, idempotency_key) do nothing;
     get diagnostics v_count = row_count;
     if v_count <> cardinality(v_ords) then
+        perform penstock_payments.check_content(p_instruction_ids, p_participant_ids,
+                                                p_idempotency_keys, p_rail_types, p_payloads);
         raise exception using errcode = '40001', message = 'a payment was enqueued meanwhile';
     end if;
     insert into public.payment_outbox_pending
