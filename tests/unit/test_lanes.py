@@ -70,3 +70,12 @@ async def test_a_slow_handler_does_not_hoard() -> None:
     for task in list(lane.tasks):
         task.cancel()
     await asyncio.gather(*lane.tasks, return_exceptions=True)
+
+
+def test_the_window_is_what_is_ended_in_its_time() -> None:
+    for window_s, window in ((0.1, 100), (0.25, 250)):
+        lane = lane_of(0.0)
+        lane.window_s = window_s
+        lane.ended, lane.busy_s = 1000, 1.0
+        lane.adapt()
+        assert lane.window == window

@@ -11,6 +11,8 @@ from penstock.kernel.handler import Answer, Handler
 from penstock.kernel.queue import Item
 
 WINDOW_S = 0.1
+# Where the end of one item lets the next be claimed, more of them have to be on their way at once.
+SUCCESSIVE_WINDOW_S = 0.25
 
 Done = Callable[[Sequence[Item], Sequence[Answer], float], None]
 Failed = Callable[[Sequence[Item], BaseException], None]
@@ -20,8 +22,8 @@ Failed = Callable[[Sequence[Item], BaseException], None]
 class Lane:
     """Runs one handler, at most `concurrency` calls at a time.
 
-    The window is how many items may wait here unstarted: about what the handler ends in a tenth of
-    a second of work. So a fast handler gets large batches, and a slow one does not hoard what
+    The window is how many items may wait here unstarted: about what the handler ends in `window_s`
+    seconds of work. So a fast handler gets large batches, and a slow one does not hoard what
     another worker could do. Time without work does not count: a database that takes long to answer
     a claim must be asked for more at once, not for less.
     """
@@ -30,6 +32,7 @@ class Lane:
     window_max: int
     done: Done
     failed: Failed
+    window_s: float = WINDOW_S
     window: int = 0
     waiting: deque[Item] = field(default_factory=deque)
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
@@ -62,7 +65,7 @@ class Lane:
         now = self.ended / max(self.busy_s, 0.001)
         self.ended, self.busy_s = 0, 0.0
         self.rate = now if now > self.rate else (self.rate + now) / 2
-        wanted = max(self._width(), int(self.rate * WINDOW_S))
+        wanted = max(self._width(), int(self.rate * self.window_s))
         self.window = min(self.window_max, wanted)
 
     def _pause(self) -> None:

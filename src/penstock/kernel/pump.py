@@ -30,7 +30,7 @@ from penstock.kernel.failpoints import failpoint
 from penstock.kernel.finisher import Finisher, Taking, verdict_name
 from penstock.kernel.handler import Answer, Back, Check, Committed, Handler, Lost, Roster
 from penstock.kernel.keeper import Keeper
-from penstock.kernel.lanes import Lane
+from penstock.kernel.lanes import SUCCESSIVE_WINDOW_S, WINDOW_S, Lane
 from penstock.kernel.limits import Limits
 from penstock.kernel.queue import Item, Outcome, Policy, Queue, Successive
 from penstock.kernel.report import WorkReport
@@ -65,6 +65,7 @@ class Pump:
         self._events = events
         self._owner = owner
         self._limits = limits
+        self._successive = policy.successive
         self._backoff = Backoff(policy.backoff_base_s, policy.backoff_cap_s)
         self._lanes = {topic: self._lane(handler) for topic, handler in handlers.items()}
         self._rostered: set[str] = set()
@@ -74,7 +75,6 @@ class Pump:
         self._moved = asyncio.Event()
         self._stopping = asyncio.Event()
         self._deadline = inf
-        self._successive = policy.successive
         self._finisher = Finisher(
             queue,
             database,
@@ -89,7 +89,9 @@ class Pump:
         )
 
     def _lane(self, handler: Handler) -> Lane:
-        return Lane(handler, 2 * self._limits.batch, self._on_answers, self._on_failure)
+        window_s = SUCCESSIVE_WINDOW_S if self._successive else WINDOW_S
+        size = 2 * self._limits.batch
+        return Lane(handler, size, self._on_answers, self._on_failure, window_s)
 
     @property
     def held_count(self) -> int:

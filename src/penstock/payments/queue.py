@@ -31,6 +31,10 @@ from penstock.payments.model import (
 )
 
 WALKS_MAX = 25
+# While what ends is followed by its participant's next, going round only finds newcomers: it may
+# take a tenth of the time, and they wait no longer than this.
+ROUND_SHARE = 0.1
+ROUND_WAIT_MAX_S = 0.25
 LATE = "LATE"
 REFUSED = "REFUSED"
 
@@ -64,6 +68,8 @@ class PaymentsQueue:
         self._cursor = ""
         self._nothing_left = False
         self._all_served = False
+        self._followed = False
+        self._round_at = 0.0
 
     async def policy(self, conn: Connection) -> Policy:
         """The numbers this queue runs by; a participant's next payment waits for nothing else."""
@@ -84,12 +90,13 @@ class PaymentsQueue:
     ) -> Sequence[Item]:
         """Lease the next payment of up to `limit` participants; rails in `skip` are left alone.
 
-        Once all that can be had was had, the next call asks nothing, unless something has ended
-        meanwhile: where few participants pay, every other claim would come back empty.
+        Once all that can be had was had, and while whatever ends is followed by the next of its
+        participant, calls ask nothing for a while: they would come back empty.
         """
-        if self._nothing_left:
-            self._nothing_left = False
+        if self._nothing_left and monotonic() < self._round_at:
             return ()
+        self._nothing_left = False
+        began = monotonic()
         for _ in range(WALKS_MAX):
             before = monotonic()
             after = self._cursor
@@ -100,13 +107,19 @@ class PaymentsQueue:
             self._all_served = found.idle or (
                 len(found.payments) < limit and _went_round(found, after)
             )
-            if found.payments:
-                self._nothing_left = self._all_served
-                self._recorded(AttemptState.DISPATCHING, len(found.payments))
+            if found.payments or found.idle:
+                self._look_again_later(began, idle=found.idle)
+                if found.payments:
+                    self._recorded(AttemptState.DISPATCHING, len(found.payments))
                 return [_payment(claimed, before) for claimed in found.payments]
-            if found.idle:
-                return ()
         return ()
+
+    def _look_again_later(self, began: float, *, idle: bool) -> None:
+        """After a claim: whether the next may be left out, and until when."""
+        self._nothing_left = self._all_served and (self._followed or not idle)
+        self._followed = False
+        took_s = monotonic() - began
+        self._round_at = began + min(took_s / ROUND_SHARE, ROUND_WAIT_MAX_S)
 
     async def finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> Sequence[Item]:
         """Record how dispatches ended; return those that came too late.
@@ -172,6 +185,7 @@ class PaymentsQueue:
         if len(claimed) < ended:
             self._nothing_left = False
         if claimed:
+            self._followed = True
             self._recorded(AttemptState.DISPATCHING, len(claimed))
         return [_payment(each, before) for each in claimed]
 
@@ -245,6 +259,8 @@ def _rounds(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
     A payment can be here twice if its lease ran out unnoticed and this process claimed it again.
     """
+    if len({outcome.item.id for outcome in outcomes}) == len(outcomes):
+        return [list(outcomes)]
     rounds: list[list[Outcome]] = []
     seen: Counter[UUID] = Counter()
     for outcome in outcomes:

@@ -1,6 +1,7 @@
 """A relayer finishes and claims in one commit, and nobody waits or is lost because of it."""
 
 import asyncio
+from time import monotonic
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,6 +14,7 @@ from tests.support.waiting import until_true
 from penstock.kernel.events import AttemptsRecorded, Claimed, Events, Observation
 from penstock.kernel.queue import Outcome
 from penstock.kernel.verdict import DONE, Reject
+from penstock.payments import queue as queue_module
 from penstock.payments import store, succession
 from penstock.payments.instruction import Instruction
 from penstock.payments.queue import PaymentsQueue
@@ -83,6 +85,36 @@ async def test_the_next_is_taken_only_while_everybody_is_served(
     assert refused == []
     assert {item.ordering_key for item in taken} == {item.ordering_key for item in rest}
     assert not {item.id for item in taken} & {item.id for item in rest}
+
+
+async def test_nobody_goes_round_for_nothing_while_each_is_followed_by_its_next(
+    conn: "asyncpg.Connection[asyncpg.Record]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the time has come, or somebody has nothing more to follow."""
+    sql = SqlPayments(conn)
+    await sql.fill(9, 3)
+    monkeypatch.setattr(queue_module, "ROUND_SHARE", 1e-9)
+    monkeypatch.setattr(queue_module, "ROUND_WAIT_MAX_S", 3600.0)
+    queue, owner = PaymentsQueue(["ach"], Events()), uuid4()
+    items = await queue.claim(conn, limit=9, owner=owner)
+    assert len(items) == 3
+    await sql.enqueue("newcomer")
+    for _ in range(2):
+        assert await queue.claim(conn, limit=9, owner=owner) == ()
+        outcomes = [Outcome(item, DONE) for item in items]
+        _, items = await queue.finish_and_claim(conn, outcomes, owner=owner, skip=())
+        assert len(items) == 3
+    monkeypatch.setattr(queue_module, "ROUND_WAIT_MAX_S", 0.0)
+    queue._look_again_later(0.0, idle=False)
+    (newcomer,) = await queue.claim(conn, limit=9, owner=owner)
+    assert newcomer.ordering_key == "newcomer"
+    monkeypatch.setattr(queue_module, "ROUND_WAIT_MAX_S", 3600.0)
+    queue._look_again_later(monotonic(), idle=False)
+    await sql.enqueue("another")
+    assert await queue.claim(conn, limit=9, owner=owner) == ()
+    outcomes = [Outcome(item, DONE) for item in items]
+    assert await queue.finish_and_claim(conn, outcomes, owner=owner, skip=()) == ([], [])
+    assert len(await queue.claim(conn, limit=9, owner=owner)) == 1
 
 
 async def test_what_was_not_paid_does_not_keep_the_others_from_going_on(

@@ -32,11 +32,11 @@ begin
     ), head as materialized (
         select p.row_id from gone g
         cross join lateral (
-            select q.outbox_id, q.rail_type from public.payment_outbox_pending q
+            select q.ctid as row_id, q.rail_type from public.payment_outbox_pending q
             where q.participant_id = g.participant_id order by q.sequence_id limit 1) h
         cross join lateral (
             select p.ctid as row_id from public.payment_outbox_pending p
-            where p.outbox_id = h.outbox_id and p.next_attempt_at + interval '0' <= v_now
+            where p.ctid = h.row_id and p.next_attempt_at + interval '0' <= v_now
             for update of p skip locked) p
         where (p_rails is null or h.rail_type = any (p_rails)) and h.rail_type <> all (p_skip)
           and not exists (select from penstock.pause)
