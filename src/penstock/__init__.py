@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.payments.instruction import Instruction
     from penstock.payments.public import Payments
     from penstock.payments.rails import CodeTable, NotSent, Rail, Sent
+    from penstock.payments.story import PaymentStory
 
 __all__ = [
     "AsyncConn",
@@ -65,6 +66,7 @@ __all__ = [
     "NotSent",
     "Outbox",
     "PayloadRefused",
+    "PaymentStory",
     "Payments",
     "Penstock",
     "PenstockError",
@@ -132,6 +134,7 @@ _WHERE = {
     "NotSent": "payments.rails",
     "Rail": "payments.rails",
     "Sent": "payments.rails",
+    "PaymentStory": "payments.story",
 }
 
 

@@ -30,6 +30,7 @@ from penstock.payments.queue import PaymentsQueue
 from penstock.payments.rails import AnswersStatus, Rail
 from penstock.payments.relayer import Permits, RailLane, Registered
 from penstock.payments.resolver import Resolver
+from penstock.payments.story import PaymentStory, read_story
 
 BATCH_MAX = 1000
 NAME_LENGTH_MAX = 100
@@ -134,6 +135,13 @@ class Payments:
     async def cancel(self, conn: AsyncConn, outbox_id: UUID, *, reason: str) -> bool:
         """Withdraw a payment that was never sent; its number in the sequence stays used."""
         return await store.cancel(adapt(conn), outbox_id, reason=reason)
+
+    async def story(self, conn: AsyncConn, outbox_id: UUID) -> PaymentStory:
+        """Every dispatch and outcome of a payment, and who acted on it; raises NotFound.
+
+        For a login with `penstock_operator`, `penstock_control` or `penstock_auditor`.
+        """
+        return read_story(await store.story(adapt(conn), outbox_id))
 
     def kinds(self) -> Sequence[type]:
         """Rails are objects of the user's, so nothing is asked for."""

@@ -158,6 +158,54 @@ async def test_beyond_the_window_of_the_key_nothing_is_sent_again(payments: SqlP
     assert code == "KEY_WINDOW_OVER"
 
 
+async def test_a_key_shown_by_a_clock_that_was_set_back_is_not_trusted(
+    payments: SqlPayments,
+) -> None:
+    """Two days ahead at the first send: by the right clock the window would never seem over."""
+    await payments.rail("ach", **KEYED)
+    await payments.advance(timedelta(days=2))
+    failed = await payments.fail("b")
+    payment = await payments.enqueue("a")
+    flights = await payments.claim()
+    await payments.send(flights)
+    await payments.finish(flights, "UNKNOWN", delay_s=0)
+    flights = await payments.claim()
+    await payments.advance(timedelta(days=-2))
+    assert await payments.send(flights) == set()
+    assert await payments.state(payment) == "HELD"
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await payments.conn.fetch("select replay_payment($1, 'ann', 'r')", failed)
+    assert refused.value.sqlstate == "PN506"
+
+
+async def test_a_clock_that_is_set_back_a_little_stops_nothing(payments: SqlPayments) -> None:
+    await payments.rail("ach", **KEYED)
+    payment = await payments.enqueue()
+    flights = await payments.claim()
+    await payments.send(flights)
+    await payments.finish(flights, "UNKNOWN", delay_s=0)
+    flights = await payments.claim()
+    await payments.advance(timedelta(seconds=-30))
+    assert await payments.send(flights) == {payment}
+
+
+async def test_a_rail_that_loses_its_keys_holds_what_it_was_shown(payments: SqlPayments) -> None:
+    await payments.rail("ach", **KEYED)
+    shown = [await payments.enqueue(name) for name in "abc"]
+    flights = await payments.claim()
+    await payments.send(flights)
+    await payments.finish(flights, "UNKNOWN", delay_s=0)
+    waiting, claimed, sent = await payments.claim()
+    await payments.finish([waiting], "RETRYABLE")
+    assert await payments.send([sent]) == {sent.id}
+    fresh = await payments.enqueue("d")
+    await payments.rail("ach", idempotent=False, idempotency_window=None)
+    assert await payments.send([claimed]) == set()
+    assert await payments.finish([sent], "UNKNOWN") == ["HELD"]
+    assert [await payments.state(payment) for payment in shown] == ["HELD"] * 3
+    assert [f.id for f in await payments.claim()] == [fresh]
+
+
 async def test_sending_makes_the_lease_cover_the_rails_time_limit(payments: SqlPayments) -> None:
     await payments.rail("ach", **(KEYED | {"timeout_ms": 120_000}))
     await payments.enqueue()

@@ -25,9 +25,8 @@ begin
                                   where r.rail_type = i.rail_type), 30000) / 1000.0))
         from unnest(p_outbox_ids, p_tokens) as g (id, token)
         where i.outbox_id = any (array[g.id]) and i.lease_token = g.token and i.late_at is null
-          and (i.first_sent_at is null or coalesce(i.first_sent_at > (
-              select v_now + make_interval(secs => r.timeout_ms / 1000.0) - r.idempotency_window
-              from public.payment_rails r where r.rail_type = i.rail_type), true))
+          and (i.first_sent_at is null
+               or coalesce(penstock_payments.knows_key(i.rail_type, i.first_sent_at, v_now), true))
         returning i.outbox_id, i.lease_expires_at,
                   extract(epoch from i.lease_expires_at - v_now)::double precision;
     get diagnostics v_count = row_count;
@@ -40,9 +39,8 @@ begin
                 error_message = 'the rail no longer knows the key of an earlier attempt'
             from unnest(p_outbox_ids, p_tokens) as g (id, token)
             where i.outbox_id = any (array[g.id]) and i.lease_token = g.token
-              and i.phase = 'claimed' and i.first_sent_at <= (
-                select v_now + make_interval(secs => r.timeout_ms / 1000.0) - r.idempotency_window
-                from public.payment_rails r where r.rail_type = i.rail_type)
+              and i.phase = 'claimed'
+              and not penstock_payments.knows_key(i.rail_type, i.first_sent_at, v_now)
             returning i.outbox_id, i.error_code, i.error_message
         )
         select array_agg(row(h.outbox_id, 'HELD', null, null, null, h.error_code,

@@ -26,6 +26,9 @@ begin
         status_query = v_row.status_query, on_failed = v_row.on_failed,
         destination_keys = v_row.destination_keys
     where r.rail_type = p_rail_type;
+    if (v_before ->> 'idempotent')::boolean and not v_row.idempotent then
+        perform penstock_payments.hold_shown(p_rail_type);
+    end if;
     if p_values ? 'codes' then
         delete from public.payment_rail_codes c where c.rail_type = p_rail_type;
         insert into public.payment_rail_codes (rail_type, code, class)

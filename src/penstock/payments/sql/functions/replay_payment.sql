@@ -9,7 +9,6 @@ as $$
 declare
     v_dead penstock_payments.dead_letters;
     v_registry public.payment_outbox_registry;
-    v_rail public.payment_rails;
 begin
     select * into v_dead from penstock_payments.dead_letters d
     where d.outbox_id = p_outbox_id for update;
@@ -20,10 +19,9 @@ begin
     end if;
     select * into v_registry from public.payment_outbox_registry r
     where r.outbox_id = p_outbox_id for update;
-    select * into v_rail from public.payment_rails r where r.rail_type = v_registry.rail_type;
     if v_registry.first_sent_at is not null and v_registry.reconciled_at is null
-       and coalesce(v_registry.first_sent_at + v_rail.idempotency_window
-                    <= penstock.clock() + make_interval(secs => v_rail.timeout_ms / 1000.0), true)
+       and not coalesce(penstock_payments.knows_key(
+           v_registry.rail_type, v_registry.first_sent_at, penstock.clock()), false)
     then
         raise exception using errcode = 'PN506',
             message = format('payment %s may be paid twice by a replay', p_outbox_id),
