@@ -176,6 +176,9 @@ def test_run_once_reports_what_it_did(app: Path, environ: Any, sql: Any) -> None
     with running(limited, app, environ) as program:
         assert program.process.wait(20) == 0
     assert states(sql) == {"DELIVERED": 7, "READY": 3}
+    with running(["run", "outbox", "--once", "--app", "app:ps"], app, environ) as program:
+        assert program.process.wait(20) == 0
+    assert "Delivered 3 of 3 events" in program.output
 
 
 @pytest.mark.parametrize(

@@ -299,12 +299,16 @@ def test_blocking_drivers_publish_many_too(
 
 
 @pytest.mark.parametrize("opened", SYNC.values(), ids=SYNC.keys())
-def test_many_are_refused_outside_a_transaction_too(
+def test_blocking_drivers_are_refused_outside_a_transaction_too(
     database_url: str, opened: Callable[[str, bool], OpenedSync]
 ) -> None:
     topic = Penstock().outbox.topic("orders.paid", Paid)
-    with opened(database_url, True) as user, pytest.raises(NotInTransaction):
-        topic.publish_many_sync(user, [Paid(1, Decimal(1))])
+    with opened(database_url, True) as user:
+        with pytest.raises(NotInTransaction):
+            topic.publish_many_sync(user, [Paid(1, Decimal(1))])
+        with pytest.raises(NotInTransaction):
+            topic.publish_sync(user, Paid(1, Decimal(1)))
+        topic.publish_sync(user, Paid(1, Decimal(1)), autocommit_ok=True)
 
 
 async def test_a_dedupe_key_names_one_fact(conn: Connection) -> None:

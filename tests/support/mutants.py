@@ -71,9 +71,12 @@ end $$;
 
 _REPLACE = """
 do $do$
-declare v text := pg_get_functiondef('{function}'::regproc);
+declare v text := (
+    select pg_get_functiondef(p.oid) from pg_proc p
+    where p.pronamespace::regnamespace || '.' || p.proname = '{function}'
+      and position($a${old}$a$ in p.prosrc) > 0);
 begin
-    if position($a${old}$a$ in v) = 0 then
+    if v is null then
         raise 'the mutant of {function} no longer fits';
     end if;
     execute replace(v, $a${old}$a$, $a${new}$a$);

@@ -94,6 +94,8 @@ def run(
         invocation.out.data(report)
     else:
         invocation.out.record(asdict(report))
+        if queue == "outbox":
+            invocation.out.say(f"Delivered {report.finished} of {report.claimed} events")
     return 0
 
 

@@ -144,6 +144,23 @@ async def test_only_what_was_sent_a_week_ago_is_purged(conn: Session, outbox: Sq
     assert (await _row(conn))[0] == "PENDING"
 
 
+async def test_a_further_relay_table_is_as_guarded_as_the_others(conn: Session) -> None:
+    await conn.execute("select app.outbox_create_relay('public', 'mine', 'for tests')")
+    guards = """
+        select c.relrowsecurity, pg_get_userbyid(c.relowner),
+               (select array_agg(p.polname || p.polcmd::text order by p.polname)
+                from pg_policy p where p.polrelid = c.oid),
+               (select array_agg(pg_get_constraintdef(k.oid) order by k.conname)
+                from pg_constraint k where k.conrelid = c.oid and k.contype = 'c')
+        from pg_class c where c.oid = any($1::text[]::regclass[])"""
+    first, further = await conn.fetch(guards, ["payments.outbox_transfers", "public.mine"])
+    assert sorted(first[3]) == sorted(further[3])
+    assert first[:3] == further[:3]
+    assert first["relrowsecurity"]
+    with pytest.raises(asyncpg.CheckViolationError):
+        await conn.execute("insert into public.mine (payload, status) values ('{}', 'LOST')")
+
+
 async def test_names_of_relay_tables_are_checked(conn: Session) -> None:
     for schema, table in (("public; drop", "x"), ("public", "Bad"), ("public", 'a"b')):
         with pytest.raises(asyncpg.PostgresError) as refused:

@@ -132,3 +132,27 @@ async def test_deliveries_of_a_paused_tenant_wait_too(
     assert sorted(map(str, taken)) == sorted([str(other)] * 2 + ["None"] * 2)
     await conn.execute("select penstock.resume_target($1, 'again')", f"tenant/{paused}")
     assert [row["tenant_id"] for row in await conn.fetch(claim, uuid4())] == [paused] * 2
+
+
+async def test_a_bound_worker_is_given_no_deliveries_and_a_paused_outbox_gives_none(
+    conn: Session,
+) -> None:
+    """Deliveries are claimed by destination, for all tenants: that is for services only."""
+    outbox = SqlOutbox(conn)
+    await conn.execute(
+        """insert into public.outbox_destinations (name, kind) values ('acme', 'http');
+           insert into public.outbox_routes (route, topic, destination) values ('a', '*', 'acme')"""
+    )
+    await outbox.publish(1, tenant=MINE)
+    claim = "select * from app.outbox_claim_for(array['acme'], array[100], gen_random_uuid())"
+    await conn.execute("select penstock.pause_target('outbox', 'asked to')")
+    assert await conn.fetchval("select app.outbox_expand()") == 0
+    await conn.execute("select penstock.resume_target('outbox', 'again')")
+    assert await conn.fetchval("select app.outbox_expand()") == 1
+    await conn.execute("select penstock.pause_target('outbox', 'asked to')")
+    assert await conn.fetch(claim) == []
+    await conn.execute("select penstock.resume_target('outbox', 'again')")
+    await conn.execute("select set_config('penstock.tenant', $1, false)", str(MINE))
+    assert await conn.fetch(claim) == []
+    await conn.execute("select set_config('penstock.tenant', '', false)")
+    assert len(await conn.fetch(claim)) == 1
