@@ -166,7 +166,7 @@ async def test_rate_and_breaker_hold_for_two_processes(
     assert len(times) / (times[-1] - times[0]) <= rate * 1.25, "the rate is that of both together"
     state = "select breaker from public.outbox_destinations"
     await until(lambda: _equals(outbox.conn, state, "open"), "it opened")
-    leased = "select count(*) from public.outbox where processing_token is not null"
+    leased = "select leased from app.outbox_stats"
     await until(lambda: _equals(outbox.conn, leased, 0), "what was claimed is given back")
     sent = len(receiver.seen)
     await publish_many(outbox.conn, 5)
@@ -209,7 +209,7 @@ async def _until_under_way(conn: Connection) -> list[str]:
     """Publish until deliveries are on their way, or for ten seconds; returns what was published."""
     ids: list[str] = []
     deadline = monotonic() + 10
-    leased = "select count(*) from public.outbox where processing_token is not null"
+    leased = "select leased from app.outbox_stats"
     while monotonic() < deadline and not await conn.fetchval(leased):
         ids += map(str, await publish_many(conn, 5))
         await asyncio.sleep(0.02)

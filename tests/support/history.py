@@ -16,10 +16,14 @@ TERMINAL = frozenset({"DELIVERED", "DEAD", "HELD", "DISCARDED", "CANCELLED"})
 
 _EVENTS = """
 select e.id, e.state, e.total_attempts, e.replay_count,
-       coalesce(o.lease_epoch, a.lease_epoch) as epoch, o.attempts, a.lease_token as token
+       coalesce(o.lease_epoch + j.claims, a.lease_epoch) as epoch,
+       o.attempts + j.claims as attempts, a.lease_token as token
 from app.outbox_all e
 left join public.outbox o on o.id = e.id
 left join public.outbox_archive a on a.id = e.id
+-- Of an event under a joint lease the row does not tell that it was claimed.
+cross join lateral (
+    select (e.state = 'LEASED' and o.processing_token is null)::integer as claims) j
 """
 _ENDS = "select event_id, lease_epoch, lease_token, outcome from public.outbox_attempts"
 _LATE = "select item_id, lease_token, verdict from penstock.late_results"

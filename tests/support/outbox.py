@@ -61,12 +61,18 @@ class SqlOutbox:
         ]
 
     async def claim(
-        self, limit: int | None = 100, *, token: UUID | None = None, **options: Any
+        self,
+        limit: int | None = 100,
+        *,
+        token: UUID | None = None,
+        joint: bool = False,
+        **options: Any,
     ) -> list[Leased]:
         """Claim under a fresh token (or the given one); options: tenant, owner, topics, skip."""
         named = "".join(f", p_{name} => ${at}" for at, name in enumerate(options, start=3))
+        function = "outbox_claim_joint" if joint else "outbox_claim"
         rows = await self.conn.fetch(
-            f"select * from app.outbox_claim($1, $2{named})",
+            f"select * from app.{function}($1, $2{named})",
             limit,
             token or uuid4(),
             *options.values(),

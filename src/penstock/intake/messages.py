@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 from uuid import UUID
@@ -22,7 +21,6 @@ KEY_REFUSED = frozenset({401, 403, 407})
 NOT_COUNTED = frozenset({LEDGER_DOWN, LANE_FULL, *(f"HTTP_{status}" for status in KEY_REFUSED)})
 
 
-@dataclass(slots=True)
 class Message(Item):
     """A leased message. `release` and `cancelled` say how a refusal ends: see the queue.
 

@@ -19,6 +19,11 @@ async def within(coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
     except StopIteration as ended:
         result: T = ended.value
         return result
+    return await resumed(coroutine, waiting_for, timeout_s)
+
+
+async def resumed(coroutine: Coroutine[Any, Any, T], waiting_for: Any, timeout_s: float) -> T:
+    """The rest of a coroutine whose first step has been taken, and what it waits for since."""
     async with asyncio.timeout(timeout_s):
         return await _resumed(coroutine, waiting_for)
 

@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID, uuid5
 
+from msgspec import Struct
+
 from penstock.kernel.connections import AsyncConn, SyncConn
 from penstock.kernel.errors import LeaseLost, WrongUsage
 from penstock.kernel.queue import Item
@@ -55,8 +57,7 @@ class Effects(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Event(Generic[T]):
+class Event(Struct, Generic[T], frozen=True):
     """An event as its handler sees it. The payload never shows in a repr, so it cannot be logged.
 
     `id` is constant over all attempts: a receiver that remembers it sees each event once.
@@ -64,15 +65,21 @@ class Event(Generic[T]):
 
     id: UUID
     topic: str
-    data: T = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
+    data: T
+    headers: Mapping[str, str]
     occurred_at: datetime
     ordering_key: str | None = None
     tenant: UUID | None = None
-    raw: bytes = field(default=b"", repr=False)
-    _item: Item | None = field(default=None, repr=False, compare=False)
-    _ending: Ending | None = field(default=None, repr=False, compare=False)
-    _effects: Effects | None = field(default=None, repr=False, compare=False)
+    raw: bytes = b""
+    _item: Item | None = None
+    _ending: Ending | None = None
+    _effects: Effects | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"Event(id={self.id!r}, topic={self.topic!r}, occurred_at={self.occurred_at!r},"
+            f" ordering_key={self.ordering_key!r}, tenant={self.tenant!r})"
+        )
 
     async def finish(self, conn: AsyncConn) -> None:
         """Finish this event in your own open transaction: both commit together or not at all.

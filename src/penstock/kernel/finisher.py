@@ -17,11 +17,13 @@ from penstock.kernel.events import (
     Finished,
     FinishFailed,
     FinishRefused,
+    Handled,
     ItemDied,
 )
 from penstock.kernel.failpoints import failpoint
+from penstock.kernel.handler import Answer
 from penstock.kernel.queue import Item, Outcome, Queue, Successive, ends_at_limit
-from penstock.kernel.verdict import Done, Reject, Retry, Unknown, Verdict
+from penstock.kernel.verdict import DONE, Done, Reject, Retry, Unknown, Verdict
 
 
 def verdict_name(verdict: Verdict) -> str:
@@ -37,6 +39,13 @@ def verdict_name(verdict: Verdict) -> str:
             return "unknown"
         case _:
             assert_never(verdict)
+
+
+def handled(queue: str, item: Item, answer: Answer, *, latency_ms: float) -> Handled:
+    """What is told of one call: what finished elsewhere, or is to be looked at, was done."""
+    verdict = answer if isinstance(answer, Done | Retry | Reject | Unknown) else DONE
+    name, code = verdict_name(verdict), getattr(verdict, "code", "")
+    return Handled(queue, item.topic, item.id, item.attempt, name, code, latency_ms)
 
 
 _COUNTED_AS = {"done": "finished", "retry": "retried", "reject": "rejected", "unknown": "held"}
@@ -85,9 +94,9 @@ class Finisher:
         """Outcomes not yet known to be written."""
         return len(self._buffer) + self._in_flight
 
-    def add(self, outcome: Outcome) -> None:
-        """Take an outcome; it is written soon."""
-        self._buffer.append(outcome)
+    def add(self, *outcomes: Outcome) -> None:
+        """Take outcomes; they are written soon."""
+        self._buffer.extend(outcomes)
         self._more.set()
 
     async def run(self) -> None:
@@ -144,6 +153,9 @@ class Finisher:
 
     def _count(self, batch: Sequence[Outcome], lost: set[int]) -> None:
         for outcome in batch:
+            if outcome.verdict is DONE and not lost:
+                self.counts["finished"] += 1
+                continue
             name = verdict_name(outcome.verdict)
             if outcome.item.key not in lost:
                 self.counts[_COUNTED_AS[name]] += 1

@@ -1,6 +1,8 @@
 """What the pump calls: something that takes claimed items and answers for each of them."""
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -52,6 +54,21 @@ class Handler(Protocol):
     async def handle(self, items: Sequence[Item]) -> Sequence[Answer]:
         """Run the effect for each item and say what came of it."""
         ...
+
+
+# The items begun, the answers to all of them but maybe the last, and what that one waits for.
+Dash: TypeAlias = tuple[list[Item], list[Answer], Awaitable[Sequence[Answer]] | None]
+
+
+class Quick(ABC):
+    """A handler whose calls may be made one after the other without giving way in between."""
+
+    @abstractmethod
+    def dash(self, waiting: deque[Item]) -> Dash:
+        """Take items, one per call, until one has to wait, none is left, or it is others' turn.
+
+        Takes one at least, if there is any.
+        """
 
 
 class Roster(Protocol):

@@ -88,7 +88,7 @@ class _Undone(Exception):
         self.verdict = verdict
 
 
-class _UserTimeout(Exception):
+class UserTimeout(Exception):
     """Carries a TimeoutError of the user's code past the limit of the handler."""
 
     def __init__(self, error: TimeoutError) -> None:
@@ -237,7 +237,7 @@ class BoundHandler:
         first: object = events if plan.batch else events[0]
         try:
             return await within(self._effect(events, first, arguments), self.timeout_s)
-        except _UserTimeout as wrapped:
+        except UserTimeout as wrapped:
             raise wrapped.error from None
         except TimeoutError:
             raise TimedOut from None
@@ -252,7 +252,7 @@ class BoundHandler:
             else:
                 result = await self._invoke(first, arguments)
         except TimeoutError as error:
-            raise _UserTimeout(error) from None  # its own, not the limit's
+            raise UserTimeout(error) from None  # its own, not the limit's
         failpoint("after_effect")
         return result
 
@@ -305,40 +305,6 @@ class BoundHandler:
         # The frames show where; the exception's text stays out, because it may quote a payload.
         frames = "".join(traceback.format_tb(error.__traceback__))
         _log.warning("handler_traceback %s raised %s\n%s", self._plan.name, name, frames)
-
-
-class PlainHandler(BoundHandler):
-    """The commonest kind, made quick: one event at a time, async, nothing around the call."""
-
-    @classmethod
-    def fits(cls, registration: Registration, runtime: Runtime) -> bool:
-        """Whether a registration needs none of what this class leaves out."""
-        plan = registration.plan
-        bare = plan.tx is None and plan.attempt is None and not plan.resources
-        alone = plan.is_async and not plan.batch and not runtime.hooks
-        return bare and alone and not runtime.traces.active
-
-    async def _handle(self, items: Sequence[Item]) -> Sequence[Answer]:
-        (item,) = items
-        answers: dict[int, Answer] = {}
-        event = self._event(item, answers) if item.lease.covers(self._margin_s) else None
-        if event is None:
-            return await super()._handle(items)  # a short lease or a bad payload: take the long way
-        try:
-            result = await within(self._effect([event], event, {}), self.timeout_s)
-        except _UserTimeout as wrapped:
-            return [self._failure(item, wrapped.error)]
-        except TimeoutError:
-            return [self._failure(item, TimedOut())]
-        except Exception as error:  # the boundary to the user's code, as in the other kinds
-            return [self._failure(item, error)]
-        return [CHECK if item.finished_by_handler else verdict_of(result)]
-
-
-def bind(registration: Registration, runtime: Runtime) -> BoundHandler:
-    """A registration inside a running process, in the quickest form that does all it asks for."""
-    kind = PlainHandler if PlainHandler.fits(registration, runtime) else BoundHandler
-    return kind(registration, runtime)
 
 
 def _item(event: Event[Any]) -> Item:

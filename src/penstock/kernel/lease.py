@@ -5,14 +5,14 @@ hold this?", and measures that on its own monotonic clock from the moment before
 a wrong wall clock can therefore neither prolong nor cut a lease.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
 from uuid import UUID
 
+from msgspec import Struct
 
-@dataclass(slots=True)
-class Lease:
+
+class Lease(Struct):
     """One worker's hold on one item; `deadline` is monotonic, never later than the truth."""
 
     token: UUID
@@ -27,4 +27,4 @@ class Lease:
 
     def covers(self, seconds: float) -> bool:
         """Whether an effect of up to `seconds` can start now without outliving the lease."""
-        return self.remaining_s() > seconds
+        return not self.lost and self.deadline - monotonic() > seconds

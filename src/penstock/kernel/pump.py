@@ -19,7 +19,6 @@ from penstock.kernel.events import (
     Claimed,
     Disconnected,
     Events,
-    Handled,
     HandlerRaised,
     Reconnected,
     Released,
@@ -27,14 +26,14 @@ from penstock.kernel.events import (
     WokeUp,
 )
 from penstock.kernel.failpoints import failpoint
-from penstock.kernel.finisher import Finisher, Taking, verdict_name
+from penstock.kernel.finisher import Finisher, Taking, handled
 from penstock.kernel.handler import Answer, Back, Check, Committed, Handler, Lost, Roster
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lanes import SUCCESSIVE_WINDOW_S, WINDOW_S, Lane
 from penstock.kernel.limits import Limits
 from penstock.kernel.queue import Item, Outcome, Policy, Queue, Successive
 from penstock.kernel.report import WorkReport
-from penstock.kernel.verdict import DONE, Done, Reject, Retry, Unknown, Verdict
+from penstock.kernel.verdict import DONE, Reject, Retry, Verdict
 from penstock.kernel.wakeup import Wakeup
 
 TEND_S = 0.2
@@ -173,6 +172,8 @@ class Pump:
         return self._limits.until_idle and all(lane.closed for lane in self._lanes.values())
 
     async def _give_back(self) -> None:
+        if not self._back:
+            return
         back, self._back = self._back, []
         await self._release(back)
         self._forget(back)  # also when that failed: nobody may extend these any longer
@@ -284,34 +285,34 @@ class Pump:
     def _on_answers(
         self, items: Sequence[Item], answers: Sequence[Answer], latency_ms: float
     ) -> None:
-        if not self._successive:  # there, only what is written lets something be claimed
+        # Of a successive queue, only what is written lets something be claimed.
+        if not self._successive and self._claimable() > 0:
             self._moved.set()
-        for item, answer in zip(items, answers, strict=True):
-            match answer:
-                case Committed():
-                    self._counts["finished"] += 1
-                    self._forget([item])
-                case Lost():
-                    self._counts["stale"] += 1
-                    self._forget([item])
-                case Back():
-                    self._back.append(item)
-                    self.wakeup.ring()
-                    continue
-                case Check():
-                    self._finish(item, DONE)
-                case _:
-                    self._finish(item, answer)
-            self._observe(item, answer, latency_ms)
+        if all(answer is DONE for answer in answers):  # nearly always
+            self._finisher.add(*(Outcome(item, DONE) for item in items))
+        else:
+            for item, answer in zip(items, answers, strict=True):
+                self._on_answer(item, answer)
+        if self._events.active:
+            for item, answer in zip(items, answers, strict=True):
+                if not isinstance(answer, Back):
+                    self._events.emit(handled(self.queue.name, item, answer, latency_ms=latency_ms))
 
-    def _observe(self, item: Item, answer: Answer, latency_ms: float) -> None:
-        if not self._events.active:
-            return
-        verdict = answer if isinstance(answer, Done | Retry | Reject | Unknown) else DONE
-        name, code = verdict_name(verdict), getattr(verdict, "code", "")
-        self._events.emit(
-            Handled(self.queue.name, item.topic, item.id, item.attempt, name, code, latency_ms)
-        )
+    def _on_answer(self, item: Item, answer: Answer) -> None:
+        match answer:
+            case Committed():
+                self._counts["finished"] += 1
+                self._forget([item])
+            case Lost():
+                self._counts["stale"] += 1
+                self._forget([item])
+            case Back():
+                self._back.append(item)
+                self.wakeup.ring()
+            case Check():
+                self._finish(item, DONE)
+            case _:
+                self._finish(item, answer)
 
     def _on_failure(self, items: Sequence[Item], error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
+from msgspec import Struct
+
 from penstock.kernel.lease import Lease
 from penstock.kernel.verdict import Verdict
 
@@ -18,8 +20,7 @@ class Connection(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Item:
+class Item(Struct):
     """A claimed item. `key` finds its row, `id` is its constant public identity.
 
     `kind` is what the handler is told, where a topic here stands for several kinds; `raw` is what
@@ -46,8 +47,7 @@ class Item:
     lane: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What came of one attempt, ready to be written; `delay_s` is set for a retry."""
 
     item: Item

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from penstock.kernel.database import call
 from penstock.kernel.queue import Connection
+from penstock.outbox.store import CLAIMED
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -23,9 +24,7 @@ _SERVING = (
     " version from app.outbox_serving()"
 )
 _CLAIM_FOR = (
-    "select seq, id, topic, payload::text, headers::text, created_at, attempts, max_attempts,"
-    " processing_token, lease_epoch, lease_expires_at, lease_s, ordering_key, tenant_id, event_id,"
-    " event_topic, destination, watched, probe"
+    CLAIMED + ", destination, watched, probe"
     " from app.outbox_claim_for($1::text[], $2::integer[], $3::uuid, $4::uuid)"
 )
 _WEIGH = (

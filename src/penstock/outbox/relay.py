@@ -15,8 +15,9 @@ from penstock.kernel.database import PASSING_ERRORS
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.events import DestinationUnusable
 from penstock.kernel.handler import Handler
-from penstock.kernel.handlers import Runtime, bind
+from penstock.kernel.handlers import Runtime
 from penstock.kernel.lending import Lending
+from penstock.kernel.plain import bind
 from penstock.kernel.secrets import mask_text
 from penstock.outbox import destinations
 from penstock.outbox.claims import Claims, lane_of

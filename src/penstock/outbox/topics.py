@@ -31,10 +31,11 @@ from penstock.kernel.connections import (
 from penstock.kernel.database import Database
 from penstock.kernel.errors import BadHandler, BadPayload, WrongUsage
 from penstock.kernel.event import Batch, Event
-from penstock.kernel.handlers import Options, Registration, bind
+from penstock.kernel.handlers import Options, Registration
 from penstock.kernel.ids import uuid7
 from penstock.kernel.injection import Resources, plan_for
 from penstock.kernel.lending import Lending
+from penstock.kernel.plain import bind
 from penstock.kernel.queue import Connection
 from penstock.kernel.scheduler import Job
 from penstock.kernel.traces import Traces

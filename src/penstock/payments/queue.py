@@ -6,7 +6,6 @@ ended is remembered here, so that nobody waits because others have much to send.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import assert_never, cast
 from uuid import UUID
@@ -39,7 +38,6 @@ LATE = "LATE"
 REFUSED = "REFUSED"
 
 
-@dataclass(slots=True)
 class Payment(Item):
     """A claimed payment, and what its rail answered."""
 

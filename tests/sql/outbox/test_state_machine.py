@@ -135,25 +135,25 @@ class OutboxMachine(RuleBasedStateMachine):
 
     # workers
 
-    @rule(target=leases, limit=st.integers(1, 3))
-    def claim(self, limit: int) -> Any:
-        return multiple(*self._claim(limit))
+    @rule(target=leases, limit=st.integers(1, 3), joint=st.booleans())
+    def claim(self, limit: int, joint: bool) -> Any:
+        return multiple(*self._claim(limit, joint=joint))
 
-    @rule(target=leases)
-    def claim_and_be_taken_over(self) -> Any:
-        first = self._claim(OPEN_MAX)
+    @rule(target=leases, joint=st.booleans())
+    def claim_and_be_taken_over(self, joint: bool) -> Any:
+        first = self._claim(OPEN_MAX, joint=joint)
         self.pass_time(LEASE_S + 1)
-        return multiple(*first, *self._claim(OPEN_MAX))
+        return multiple(*first, *self._claim(OPEN_MAX, joint=joint))
 
-    @rule(times=st.integers(1, MAX_ATTEMPTS))
-    def claim_and_fail(self, times: int) -> None:
+    @rule(times=st.integers(1, MAX_ATTEMPTS), joint=st.booleans())
+    def claim_and_fail(self, times: int, joint: bool) -> None:
         for _ in range(times):
-            for item in self._claim(OPEN_MAX):
+            for item in self._claim(OPEN_MAX, joint=joint):
                 self.fail(item, "retry", 0)
 
-    def _claim(self, limit: int) -> list[Leased]:
+    def _claim(self, limit: int, *, joint: bool) -> list[Leased]:
         self.tend()  # a claim keeps house by itself now and then; here it is the model's step
-        items = self.run(self.outbox.claim(limit))
+        items = self.run(self.outbox.claim(limit, joint=joint))
         ready = sum(one.state == "READY" for one in self.model.values())
         assert len(items) == min(limit, ready), "every ready event can be claimed"
         for item in items:
@@ -273,7 +273,7 @@ class OutboxMachine(RuleBasedStateMachine):
         for _ in range(60):
             await self.outbox.advance(timedelta(seconds=61))
             await self.outbox.tend(sweep=True)
-            await self.outbox.finish(await self.outbox.claim())
+            await self.outbox.finish(await self.outbox.claim(joint=True))
             if not await self.conn.fetchval(
                 "select exists (select from outbox where dead_at is null and held_at is null)"
             ):

@@ -27,7 +27,8 @@ begin
         'public.outbox_attempts', 'public.outbox_attempts_default', 'public.outbox_key_checks',
         'public.outbox_dedupe', 'public.outbox_destinations', 'public.outbox_routes',
         'public.outbox_relays', 'public.outbox_schemas', 'public.outbox_removals',
-        'public.outbox_functions', 'public.outbox_alerts', 'public.outbox_resends'
+        'public.outbox_functions', 'public.outbox_alerts', 'public.outbox_resends',
+        'public.outbox_joint_leases'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);

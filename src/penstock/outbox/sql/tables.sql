@@ -3,6 +3,8 @@
 --   ready (pos), leased (processing_token), waiting (next_attempt_at), dead (dead_at), held (held_at),
 --   behind (turn): another event of the same ordering key goes first,
 --   fanned (fanned_at): its deliveries, rows of their own with it as parent, are under way
+-- A ready row may be under a joint lease: then outbox_joint_leases names it, and nothing is written here
+-- until its attempt ends.
 -- Of each ordering key one row at most is the head: in any state but behind, and not parked. Only
 -- heads have positions, so a claim reads keyed and keyless events alike and never looks at a line.
 create table public.outbox (
@@ -51,7 +53,7 @@ create table public.outbox (
         and (parked_at is null or num_nonnulls(dead_at, held_at, fanned_at) = 1)),
     constraint outbox_lease_whole check (
         (processing_token is null) = (lease_expires_at is null))
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 create index idx_outbox_claimable on public.outbox (pos) where pos is not null;
 create index idx_outbox_token on public.outbox (processing_token)
@@ -91,6 +93,28 @@ comment on column public.outbox.parent is 'Of a delivery: the row of its event.'
 comment on column public.outbox.open_deliveries is 'Of an event with several routes: how many are left.';
 comment on column public.outbox.next_attempt_at is 'When a waiting row becomes ready again.';
 comment on column public.outbox.delivered_at is 'Always null here; the archive has the time.';
+
+-- One lease for all the events of a claim, whose rows are not touched: whoever looks for ready ones
+-- leaves out what is named here. The numbers are given one claim after the other, so that there is one
+-- below which all leases have ended (penstock.outbox_joint_floor).
+create sequence penstock.outbox_taken minvalue 0 start 0;
+select setval('penstock.outbox_taken', 0);
+create sequence penstock.outbox_joint_next;
+create sequence penstock.outbox_joint_floor minvalue 0 start 0;
+select setval('penstock.outbox_joint_floor', 0);
+create table public.outbox_joint_leases (
+    token      uuid           primary key,
+    number     bigint         not null unique default nextval('penstock.outbox_joint_next'),
+    owner      uuid,
+    seqs       int8multirange not null,
+    upto       bigint         not null,
+    expires_at timestamptz    not null
+) with (fillfactor = 50);
+create index outbox_joint_leases_end on public.outbox_joint_leases (expires_at);
+comment on table public.outbox_joint_leases is 'Claims whose events share one lease.';
+comment on column public.outbox_joint_leases.seqs is 'The events under the lease that have not ended.';
+comment on column public.outbox_joint_leases.upto is
+    'The highest position among them: an event that has come back since has a higher one.';
 
 create table public.outbox_archive (
     seq            bigint      not null,
@@ -311,6 +335,7 @@ alter table public.outbox_dedupe           enable row level security;
 alter table public.outbox_alerts           enable row level security;
 alter table public.outbox_resends          enable row level security;
 alter table public.outbox_key_checks       enable row level security;
+alter table public.outbox_joint_leases     enable row level security;
 alter table public.outbox                  enable row level security;
 alter table public.outbox_archive          enable row level security;
 alter table public.outbox_archive_default  enable row level security;

@@ -1,16 +1,18 @@
 create or replace view app.outbox_all as
-    select seq, id, tenant_id, coalesce(event_topic, topic) as topic, payload, headers, created_at,
-           ordering_key, total_attempts, replay_count, delivered_at, dead_at, held_at, error_code,
-           error,
-           case when pos is not null then 'READY'
-                when processing_token is not null then 'LEASED'
-                when next_attempt_at is not null then 'WAITING'
-                when dead_at is not null then 'DEAD'
-                when held_at is not null then 'HELD'
-                when turn is not null then 'BEHIND'
+    select o.seq, o.id, o.tenant_id, coalesce(o.event_topic, o.topic) as topic, o.payload, o.headers,
+           o.created_at, o.ordering_key,
+           o.total_attempts + (j.token is not null)::integer as total_attempts, o.replay_count,
+           o.delivered_at, o.dead_at, o.held_at, o.error_code, o.error,
+           case when coalesce(o.processing_token, j.token) is not null then 'LEASED'
+                when o.pos is not null then 'READY'
+                when o.next_attempt_at is not null then 'WAITING'
+                when o.dead_at is not null then 'DEAD'
+                when o.held_at is not null then 'HELD'
+                when o.turn is not null then 'BEHIND'
                 else 'FANNED' end as state,
-           route, event_id
-    from public.outbox
+           o.route, o.event_id
+    from public.outbox o
+    left join public.outbox_joint_leases j on j.seqs @> o.seq and o.pos <= j.upto
     union all
     select seq, id, tenant_id, coalesce(event_topic, topic), payload, headers, created_at,
            ordering_key, total_attempts, replay_count, delivered_at, null, null, null, null, state,
@@ -28,17 +30,31 @@ create or replace view app.outbox_dead as
 comment on view app.outbox_dead is 'Events that need a person.';
 
 create or replace view app.outbox_stats as
+    with joint as (
+        select count(*) as leased,
+               count(*) filter (where j.expires_at <= penstock.clock()) as expired
+        from public.outbox_joint_leases j
+        cross join unnest(j.seqs) as r (run)
+        join public.outbox o on o.seq >= lower(r.run) and o.seq < upper(r.run) and o.pos <= j.upto
+    )
     select 'outbox'::text as queue,
-           (select count(*) from public.outbox where pos is not null) as ready,
+           (select count(*) from public.outbox where pos is not null) - joint.leased as ready,
            (select count(*) from public.outbox where next_attempt_at is not null)
              + (select count(*) from public.outbox where turn is not null) as scheduled,
-           (select count(*) from public.outbox where processing_token is not null) as leased,
+           (select count(*) from public.outbox where processing_token is not null)
+             + joint.leased as leased,
            (select count(*) from public.outbox
-             where processing_token is not null and lease_expires_at <= penstock.clock()) as expired,
+             where processing_token is not null and lease_expires_at <= penstock.clock())
+             + joint.expired as expired,
            (select count(*) from public.outbox where dead_at is not null) as dead,
            (select count(*) from public.outbox where held_at is not null) as held,
            (select extract(epoch from penstock.clock() - o.created_at)::double precision
-              from public.outbox o where o.pos is not null order by o.pos limit 1) as oldest_age_s;
+              from public.outbox o
+             where o.pos is not null
+               and not exists (select from public.outbox_joint_leases j
+                               where j.seqs @> o.seq and o.pos <= j.upto)
+             order by o.pos limit 1) as oldest_age_s
+    from joint;
 comment on view app.outbox_stats is 'Depth and trouble of the outbox, from the hot table only.';
 
 create or replace view app.outbox_blocked_keys as

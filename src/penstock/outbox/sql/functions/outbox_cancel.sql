@@ -6,13 +6,15 @@ declare
     v_seq bigint;
     v_tenant uuid;
 begin
-    -- Lock order: the key's lock, then the row.
+    -- Lock order: the key's lock, joint claims, then the row.
     perform pg_advisory_xact_lock(o.key_hash) from public.outbox o
     where o.id = p_id and o.key_hash is not null;
     v_tenant := app.own_tenant(null);
+    perform app.outbox_enter_rows();
     select o.seq into v_seq from public.outbox o
     where o.id = p_id and (v_tenant is null or o.tenant_id = v_tenant)
       and (o.pos is not null or o.next_attempt_at is not null or o.turn is not null)
+      and not app.outbox_is_joint(o.seq, o.pos)
     for update skip locked;
     if not found then
         return false;

@@ -24,7 +24,8 @@ as $$
 #variable_conflict use_column
 declare
     v_limit integer := least(greatest(coalesce(p_limit, 100), 1), 1000);
-    v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
+    v_wm bigint;
+    v_joint int8multirange;
     v_skip text[] := coalesce(p_skip, '{}') || penstock.paused('topic')
         || app.outbox_elsewhere(p_topics is null);
     v_idle uuid[] := app.outbox_paused_tenants();
@@ -33,16 +34,14 @@ declare
     v_fair boolean;
     v_tids tid[];
 begin
-    if p_token is null or exists (select from public.outbox o where o.processing_token = p_token) then
-        raise exception using
-            errcode = 'PN201', message = 'a claim needs a token of its own',
-            hint = 'use a fresh random UUID for every claim';
-    end if;
+    perform app.outbox_check_token(p_token);
     if penstock.is_paused('outbox') then
         return;
     end if;
     p_tenant := app.own_tenant(p_tenant);
-    perform app.outbox_tend(false);
+    perform app.outbox_tend(false), app.outbox_enter_rows();
+    v_wm := app.outbox_mark();
+    v_joint := app.outbox_joint();
     select c.lease_s, c.max_attempts, c.fairness = 'round_robin' into v_lease_s, v_max, v_fair
     from penstock.queue_config c where c.queue = 'outbox';
     if v_fair and p_tenant is null then
@@ -54,7 +53,7 @@ begin
               and (p_topics is null or o.topic = any (p_topics))
               and o.topic <> all (v_skip)
               and (p_tenant is null or o.tenant_id = p_tenant)
-              and coalesce(o.tenant_id <> all (v_idle), true)
+              and coalesce(o.tenant_id <> all (v_idle), true) and not v_joint @> o.seq
             order by o.pos limit v_limit
             for update skip locked);
     end if;

@@ -24,11 +24,7 @@ declare
     v_max integer;
     v_tids tid[];
 begin
-    if p_token is null or exists (select from public.outbox o where o.processing_token = p_token) then
-        raise exception using
-            errcode = 'PN201', message = 'a claim needs a token of its own',
-            hint = 'use a fresh random UUID for every claim';
-    end if;
+    perform app.outbox_check_token(p_token);
     if penstock.is_paused('outbox') or app.own_tenant(null) is not null then
         return;
     end if;

@@ -11,9 +11,19 @@ as $$
 #variable_conflict use_column
 declare
     v_lease_s integer := (select c.lease_s from penstock.queue_config c where c.queue = 'outbox');
+    -- In the order of tokens, as they are left.
+    v_joint uuid[] := array(
+        select j.token from public.outbox_joint_leases j
+        where j.token in (select t from unnest(p_tokens) as t)
+        order by j.token for no key update);
 begin
     return query
-        with held as (
+        with joint as (
+            update public.outbox_joint_leases j
+            set expires_at = penstock.clock() + make_interval(secs => v_lease_s)
+            where j.token = any (v_joint)
+            returning j.token, j.seqs
+        ), held as (
             update public.outbox o
             set lease_expires_at = penstock.clock() + make_interval(secs => v_lease_s)
             from unnest(p_seqs, p_tokens) as f (seq, token)
@@ -21,8 +31,9 @@ begin
               and o.processing_token is not distinct from f.token
             returning o.seq
         )
-        select f.seq from unnest(p_seqs) as f (seq)
-        where not exists (select from held h where h.seq = f.seq);
+        select f.seq from unnest(p_seqs, p_tokens) as f (seq, token)
+        where not exists (select from held h where h.seq = f.seq)
+          and not exists (select from joint j where j.token = f.token and j.seqs @> f.seq);
 end
 $$;
 

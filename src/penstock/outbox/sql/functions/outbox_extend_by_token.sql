@@ -7,9 +7,11 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-    v_seqs bigint[] := array(
-        select o.seq from public.outbox o where o.processing_token = p_token order by o.seq);
+    v_seqs bigint[];
 begin
+    perform app.outbox_split_all(p_token);
+    v_seqs := array(
+        select o.seq from public.outbox o where o.processing_token = p_token order by o.seq);
     return cardinality(v_seqs) - (
         select count(*)
         from app.outbox_extend(v_seqs, array_fill(p_token, array[cardinality(v_seqs)])));

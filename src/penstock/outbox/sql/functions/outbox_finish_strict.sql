@@ -4,8 +4,11 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_lost integer := cardinality(p_seqs) - app.outbox_archive_rows(p_seqs, p_tokens, 'DELIVERED');
+    v_lost integer := cardinality(p_seqs) - app.outbox_archive_joint(p_seqs, p_tokens, false);
 begin
+    if v_lost > 0 then
+        v_lost := v_lost - app.outbox_archive_rows(p_seqs, p_tokens, 'DELIVERED');
+    end if;
     if v_lost > 0 then
         raise exception using
             errcode = 'PN204',

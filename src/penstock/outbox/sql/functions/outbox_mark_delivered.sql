@@ -10,6 +10,7 @@ declare
     v_seqs bigint[];
     v_ids uuid[];
 begin
+    perform app.outbox_split_all(p_token);
     select coalesce(array_agg(o.seq), '{}'), coalesce(array_agg(o.id), '{}') into v_seqs, v_ids
     from public.outbox o
     where o.id = any (p_ids)

@@ -20,6 +20,7 @@ declare
 begin
     -- Before any event: alerts look at the routes, and whoever takes a route away locks those first.
     lock table public.outbox_routes in access share mode;
+    perform app.outbox_split(p_seqs, p_tokens);
     with told as (
         select f.seq, f.token, f.delay_s, f.code, left(f.error, 2000) as error,
                case f.verdict when 'check' then 'retry' else f.verdict end as verdict

@@ -15,6 +15,7 @@ begin
         raise exception using
             errcode = 'PN005', message = 'a failure is told as retry, reject or unknown';
     end if;
+    perform app.outbox_split_all(p_token);
     select coalesce(array_agg(t.seq), '{}') as seqs, array_agg(t.id) as ids,
            array_agg(coalesce(t.told ->> 'verdict', 'retry')) as verdicts,
            array_agg(coalesce((t.told ->> 'delay_s')::double precision,

@@ -13,7 +13,8 @@ set jit = off
 set enable_bitmapscan = off
 as $$
 declare
-    v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
+    v_wm bigint := app.outbox_mark();
+    v_joint int8multirange := app.outbox_joint();
     v_start uuid := gen_random_uuid();
     v_tenants uuid[] := app.outbox_ready_tenants(v_start, null, p_limit);
     v_share integer;
@@ -30,13 +31,14 @@ begin
         select x.tid from unnest(v_tenants) as t (tenant_id)
         cross join lateral (
             select o.ctid as tid from public.outbox o
-            where o.tenant_id = t.tenant_id and o.pos > v_wm
+            where o.tenant_id = t.tenant_id and o.pos > v_wm and not v_joint @> o.seq
               and (p_topics is null or o.topic = any (p_topics)) and o.topic <> all (p_skip)
             order by o.pos limit v_share for update skip locked) x
         limit p_limit);
     return v_tids || array(
         select o.ctid from public.outbox o
-        where o.pos > v_wm and o.ctid <> all (v_tids) and coalesce(o.tenant_id <> all (p_idle), true)
+        where o.pos > v_wm and not v_joint @> o.seq and o.ctid <> all (v_tids)
+          and coalesce(o.tenant_id <> all (p_idle), true)
           and (p_topics is null or o.topic = any (p_topics)) and o.topic <> all (p_skip)
         order by o.pos
         limit p_limit - cardinality(v_tids) for update skip locked);

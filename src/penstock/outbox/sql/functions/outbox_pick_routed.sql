@@ -10,11 +10,15 @@ set jit = off
 set enable_bitmapscan = off
 as $$
 declare
-    v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
+    v_wm bigint;
+    v_joint int8multirange;
     v_limit integer := least(greatest(coalesce(p_limit, 100), 1), 1000);
     v_paused text[] := penstock.paused('topic');
     v_topics text[];
 begin
+    perform app.outbox_enter_rows();
+    v_wm := app.outbox_mark();
+    v_joint := app.outbox_joint();
     if exists (
         select from public.outbox_routes r
         join public.outbox_destinations d on d.name = r.destination
@@ -23,7 +27,8 @@ begin
         v_topics := v_paused || array(select p.topic from app.outbox_plain_topics() p);
         return array(
             select o.seq from public.outbox o
-            where o.pos > v_wm and o.route is null and o.topic <> all (v_topics)
+            where o.pos > v_wm and o.route is null and not v_joint @> o.seq
+              and o.topic <> all (v_topics)
             order by o.pos limit v_limit for update skip locked);
     end if;
     v_topics := array(
@@ -35,7 +40,8 @@ begin
     end if;
     return array(
         select o.seq from public.outbox o
-        where o.pos > v_wm and o.route is null and o.topic = any (v_topics)
+        where o.pos > v_wm and o.route is null and not v_joint @> o.seq
+              and o.topic = any (v_topics)
         order by o.pos limit v_limit for update skip locked);
 end
 $$;

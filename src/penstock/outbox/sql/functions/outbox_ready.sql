@@ -8,8 +8,10 @@ set enable_bitmapscan = off
 as $$
 declare
     v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
+    v_joint int8multirange := app.outbox_joint();
 begin
-    return exists (select from public.outbox o where o.pos > v_wm);
+    return exists (
+        select from public.outbox o where o.pos > v_wm and not v_joint @> o.seq);
 end
 $$;
 

@@ -21,6 +21,7 @@ begin
     if p_from_zero then
         v_floor := '-infinity';
     end if;
+    perform app.outbox_split_expired(v_floor, v_now);
     with expired as materialized (
         select o.ctid, o.processing_token as token
         from public.outbox o

@@ -10,6 +10,7 @@ as $$
 declare
     v_count integer;
 begin
+    perform app.outbox_split(p_seqs, p_tokens);
     with back as (
         update public.outbox o
         set pos = nextval('penstock.outbox_next'),

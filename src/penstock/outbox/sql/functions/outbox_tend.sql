@@ -15,6 +15,7 @@ declare
     v_sweep boolean;
     v_lo bigint;
     v_hi bigint;
+    v_joint int8multirange;
 begin
     reaped := 0; due := 0; swept := 0;
     -- Watermark and floors are sequences, which no abort takes back. So they rise first, by what is
@@ -26,14 +27,20 @@ begin
         return;
     end if;
     perform app.outbox_raise_floors();
-    select s.lo, s.hi into v_lo, v_hi from penstock.begin_sweep('outbox') s;
-    v_sweep := found;
+    -- Not beside a joint claim: it locks no row, and might take what is given a new position here.
+    v_sweep := pg_try_advisory_xact_lock(hashtextextended('penstock.outbox_joint', 0));
+    if v_sweep then
+        select s.lo, s.hi into v_lo, v_hi from penstock.begin_sweep('outbox') s;
+        v_sweep := found;
+    end if;
     if v_sweep then
         v_net := penstock.net_due('outbox');
         v_lo := case when v_net then -1 else v_lo end;
+        v_joint := app.outbox_joint();
         perform penstock.end_sweep('outbox', (
             select o.pos from public.outbox o
-            where o.pos > v_lo and o.pos <= v_hi order by o.pos limit 1));
+            where o.pos > v_lo and o.pos <= v_hi and not v_joint @> o.seq
+            order by o.pos limit 1));
     end if;
     reaped := app.outbox_reap(v_net);
     due := app.outbox_bring_due(v_net);
@@ -41,7 +48,7 @@ begin
         due := due + app.outbox_bring_suspect(v_net) + app.outbox_bring_keys();
         with late as (
             select o.ctid from public.outbox o
-            where o.pos > v_lo and o.pos <= v_hi
+            where o.pos > v_lo and o.pos <= v_hi and not v_joint @> o.seq
             order by o.pos limit 1000 for update skip locked
         )
         update public.outbox o set pos = nextval('penstock.outbox_next')

@@ -8,12 +8,14 @@ set jit = off
 as $$
     select coalesce(
         (select o.id from public.outbox o
-          where o.pos > pg_sequence_last_value('penstock.outbox_wm') order by o.pos limit 1),
+          where o.pos > pg_sequence_last_value('penstock.outbox_wm')
+            and not app.outbox_joint() @> o.seq order by o.pos limit 1),
         (select o.id from public.outbox o
           where o.next_attempt_at <= penstock.clock() order by o.next_attempt_at limit 1),
         (select o.id from public.outbox o
           where o.lease_expires_at <= penstock.clock() order by o.lease_expires_at limit 1),
-        (select o.id from public.outbox o where o.pos is not null order by o.pos limit 1))
+        (select o.id from public.outbox o
+          where o.pos is not null and not app.outbox_joint() @> o.seq order by o.pos limit 1))
 $$;
 
 comment on function app.outbox_waiting() is 'An event that a worker could claim now, or null.';

@@ -1,0 +1,29 @@
+-- What does not simply end well goes on as a lease of its own row: then everything is as after an
+-- ordinary claim.
+create or replace function app.outbox_split(p_seqs bigint[], p_tokens uuid[]) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+begin
+    if not exists (
+        select from public.outbox_joint_leases j
+        where j.token in (select t from unnest(p_tokens) as t)) then
+        return;
+    end if;
+    update public.outbox o
+    set pos = null, processing_token = j.token, lease_owner = j.owner,
+        lease_expires_at = j.expires_at, lease_epoch = o.lease_epoch + 1,
+        attempts = o.attempts + 1, total_attempts = o.total_attempts + 1
+    from unnest(p_seqs, p_tokens) as f (seq, token)
+    join public.outbox_joint_leases j on j.token = f.token and j.seqs @> f.seq
+    where o.seq = f.seq and o.pos <= j.upto;
+    perform app.outbox_leave_joint(p_seqs, p_tokens);
+end
+$$;
+
+comment on function app.outbox_split(bigint[], uuid[]) is
+    'Give events under a joint lease a lease of their own, of the same token.';
+revoke all on function app.outbox_split(bigint[], uuid[]) from public;
