@@ -27,6 +27,9 @@ async def take_over(conn: Connection) -> None:
     """Let every lease end and claim again, as another worker does."""
     async with conn.transaction():
         await conn.execute("update public.outbox_joint_leases set expires_at = 'epoch'")
+        await conn.execute(
+            "update public.outbox set lease_expires_at = 'epoch' where lease_expires_at is not null"
+        )
         assert await conn.fetchval("select app.outbox_reap(true)") == 1
         assert await conn.fetch("select seq from app.outbox_claim(1, gen_random_uuid())")
 

@@ -70,24 +70,33 @@ class Stage:
         batch: bool = False,
         **options: Any,
     ) -> BoundHandler:
+        """A handler of the general kind."""
+        return BoundHandler(*self.parts(function, model=model, batch=batch, **options))
+
+    def parts(
+        self,
+        function: Callable[..., Any],
+        *,
+        model: Any = dict,
+        batch: bool = False,
+        **options: Any,
+    ) -> tuple[Registration, Runtime]:
+        """What a handler of any kind is made of."""
         events = Events()
         events.subscribe(self.seen.append)
         pool = ThreadPoolExecutor(2)
         plan = plan_for(function, self.resources, batch=batch)
         registration = Registration("t", function, plan, decoder(model), Options(**options))
-        return BoundHandler(
-            registration,
-            Runtime(
-                queue="outbox",
-                ending=self,
-                extend=self.extend,
-                transaction=self.transaction,
-                resources=self.resources,
-                events=events,
-                threads=lambda: pool,
-                hooks=self.hooks,
-                traces=Traces(),
-            ),
+        return registration, Runtime(
+            queue="outbox",
+            ending=self,
+            extend=self.extend,
+            transaction=self.transaction,
+            resources=self.resources,
+            events=events,
+            threads=lambda: pool,
+            hooks=self.hooks,
+            traces=Traces(),
         )
 
 

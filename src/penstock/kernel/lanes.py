@@ -139,8 +139,12 @@ class Lane:
                 raise BadHandler(f"{len(answers)} answers for {len(items)} items")
             self.done(items, answers, (monotonic() - started) * 1000)
         except asyncio.CancelledError as cancelled:
-            self.failed(items, cancelled)
-            raise
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                self.failed(items, cancelled)
+                raise
+            # Not us: something that the handler awaited was cancelled, an error like others.
+            self.failed(items, BadHandler("what the handler waited for was cancelled"))
         except Exception as error:  # the boundary: whatever it was, the items are accounted for
             self.failed(items, error)
         self.ended += len(items)

@@ -34,11 +34,11 @@ class PlainHandler(BoundHandler, Quick):
         while waiting and len(items) < TURNS:
             item = waiting.popleft()
             items.append(item)
-            event = self._at_once(item)
-            if event is None:
-                return items, answers, self.handle([item])
-            call = self._plain(event)
             try:
+                event = self._at_once(item)
+                if event is None:
+                    return items, answers, self.handle([item])
+                call = self._plain(event)
                 awaited = call.send(None)
             except StopIteration as ended:
                 answers.append(CHECK if item.finished_by_handler else verdict_of(ended.value))

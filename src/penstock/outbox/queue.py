@@ -30,7 +30,8 @@ class OutboxQueue:
     """Claims the events of the given topics (None: of all), or of routes and destinations.
 
     Every verb is one round trip. Only where events have several routes, or configured destinations,
-    a claim has one more for each.
+    a claim has one more for each. `joint`: the events of a claim share one lease; not where
+    handlers finish in transactions of their own, which would leave such leases behind.
     """
 
     name = QUEUE
@@ -42,10 +43,12 @@ class OutboxQueue:
         *,
         routes: Sequence[Route] | None = None,
         claims: Claims | None = None,
+        joint: bool = True,
     ) -> None:
         self._topics = None if topics is None else sorted(topics)
         self._routing = None if routes is None else Routing.of(routes)
         self._claims = claims
+        self._joint = joint
         self._balanced_at = 0.0
 
     async def policy(self, conn: Connection) -> Policy:
@@ -72,7 +75,9 @@ class OutboxQueue:
         if limit > 0 and (topics is None or topics):
             before = monotonic()
             token = fresh_token()
-            rows = await store.claim(conn, limit, token, owner, topics, list(skip))
+            rows = await store.claim(
+                conn, limit, token, owner, topics, list(skip), joint=self._joint
+            )
             items += taken((row.values() for row in rows), lanes, token=token, before=before)
         if claims is not None and claims.room:
             try:

@@ -35,6 +35,10 @@ CLAIMED = (
 CLAIMED_COLUMNS = 15
 _CLAIM = (
     CLAIMED
+    + " from app.outbox_claim($1::integer, $2::uuid, null, $3::uuid, $4::text[], $5::text[])"
+)
+_CLAIM_JOINT = (
+    CLAIMED
     + " from app.outbox_claim_joint($1::integer, $2::uuid, $3::uuid, $4::text[], $5::text[])"
 )
 PURGE_BATCH = 10_000  # as in the SQL functions
@@ -88,9 +92,9 @@ async def policy(conn: Connection) -> Mapping[str, Any]:
     return rows[0]
 
 
-async def claim(conn: Connection, *args: object) -> Rows:
+async def claim(conn: Connection, *args: object, joint: bool) -> Rows:
     """Lease events: limit, token, owner, topics (null: all), topics to leave alone."""
-    return await call(conn, _CLAIM, *args)
+    return await call(conn, _CLAIM_JOINT if joint else _CLAIM, *args)
 
 
 async def finish(conn: Connection, *args: object) -> Rows:

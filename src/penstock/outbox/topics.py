@@ -122,7 +122,8 @@ class Outbox:
                 )
             idle = not routes and not await destinations.serving(conn)
         claims = Claims()
-        queue = OutboxQueue(routes=list(routes), claims=claims)
+        joint = all(r.plan.tx is None for r in self.registrations)
+        queue = OutboxQueue(routes=list(routes), claims=claims, joint=joint)
         calls = sum(r.options.concurrency for r in self.registrations)
         runtime = await lending.runtime(queue, OutboxEnding(), calls=calls)
         return Assignment(

@@ -224,3 +224,15 @@ async def test_a_topic_that_is_not_asked_for_stays_ready(outbox: SqlOutbox) -> N
     assert len(await outbox.claim(joint=True, topics=["t"])) == 1
     assert await outbox.state(other) == "READY"
     assert await _leases(outbox) == 0
+
+
+async def test_an_answer_is_small_enough_to_be_sent_at_once(outbox: SqlOutbox) -> None:
+    """Until it is sent, others wait."""
+    large = "select app.outbox_publish(null, 't', jsonb_build_object('text', repeat(md5($1), $2)))"
+    for number in range(4):
+        await outbox.conn.execute(large, str(number), 2_000)
+    assert [len(await outbox.claim(joint=True)) for _ in range(3)] == [2, 2, 0]
+    assert await _leases(outbox) == 2
+    await outbox.conn.execute(large, "too large", 6_000)
+    assert len(await outbox.claim(joint=True)) == 1
+    assert await _leases(outbox) == 2

@@ -220,3 +220,26 @@ async def test_a_transaction_that_waited_for_the_reaper_finishes_nothing(
             await step.done()
         assert refused.value.sqlstate == "PN204"
     assert await outbox.state(event) == "READY"
+
+
+async def test_leases_that_handlers_transactions_have_emptied_go_together(
+    outbox: SqlOutbox,
+) -> None:
+    """More than are split at a time: nobody waits behind them."""
+    for _ in range(15):
+        await outbox.publish(1)
+        (item,) = await outbox.claim(joint=True)
+        await outbox.conn.fetch(FINISH_STRICT, [item.seq], [item.token])
+    (event,) = await outbox.publish(1)
+    await outbox.claim(joint=True)
+    await _lose(outbox)
+    assert await _leases(outbox) == 0
+    assert await outbox.state(event) == "READY"
+
+
+async def test_one_that_has_ended_is_worth_a_hint(outbox: SqlOutbox) -> None:
+    (event,) = await outbox.publish(1)
+    await outbox.claim(joint=True)
+    assert await outbox.conn.fetchval("select app.outbox_waiting()") is None
+    await outbox.advance(timedelta(seconds=31))
+    assert await outbox.conn.fetchval("select app.outbox_waiting()") == event

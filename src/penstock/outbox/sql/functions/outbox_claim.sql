@@ -39,7 +39,8 @@ begin
         return;
     end if;
     p_tenant := app.own_tenant(p_tenant);
-    perform app.outbox_tend(false), app.outbox_enter_rows();
+    perform app.outbox_enter_rows();
+    perform app.outbox_tend(false);
     v_wm := app.outbox_mark();
     v_joint := app.outbox_joint();
     select c.lease_s, c.max_attempts, c.fairness = 'round_robin' into v_lease_s, v_max, v_fair

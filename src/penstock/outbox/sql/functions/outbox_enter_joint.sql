@@ -10,7 +10,14 @@ begin
     if not pg_try_advisory_xact_lock(hashtextextended('penstock.outbox_joint', 0)) then
         perform pg_advisory_xact_lock(hashtextextended('penstock.outbox_joint', 0));
     end if;
-    return pg_try_advisory_xact_lock(hashtextextended('penstock.outbox_rows', 0));
+    -- Whoever was before gives its locks back one after the other.
+    for v_try in 1..3 loop
+        if pg_try_advisory_xact_lock(hashtextextended('penstock.outbox_rows', 0)) then
+            return true;
+        end if;
+        perform pg_sleep(0.0005);
+    end loop;
+    return false;
 exception
     when lock_not_available then
         return false;

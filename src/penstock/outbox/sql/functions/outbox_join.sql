@@ -11,6 +11,9 @@ set jit = off
 set enable_bitmapscan = off
 as $$
 declare
+    -- The locks of a joint claim are held until its answer is sent, so it has to fit into what the
+    -- system takes off a server whose client does not read.
+    c_bytes_max constant integer := 131072;
     v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
     v_joint int8multirange := app.outbox_joint();
     v_idle uuid[] := app.outbox_paused_tenants();
@@ -27,10 +30,17 @@ begin
         from (select o.seq, o.pos,
                      (p_topics is null or o.topic = any (p_topics))
                      and o.topic <> all (p_skip) and o.topic not like 'penstock.%'
-                     and num_nonnulls(o.route, o.relay) = 0
+                     and num_nonnulls(o.route, o.relay) = 0 and o.bytes <= c_bytes_max
                      and coalesce(o.tenant_id <> all (v_idle), true) as fits
-              from public.outbox o
-              where o.pos > v_wm and not v_joint @> o.seq order by o.pos limit v_limit) x;
+              from (select r.*, sum(200 + pg_column_size(r.headers)
+                                    + case when pg_column_compression(r.payload) is null
+                                           then pg_column_size(r.payload)
+                                           else octet_length(r.payload::text) end)
+                                over (order by r.pos) as bytes
+                    from (select r.* from public.outbox r
+                          where r.pos > v_wm and not v_joint @> r.seq
+                          order by r.pos limit v_limit) r) o
+              where o.bytes <= c_bytes_max or v_limit = 1) x;
         if not v_fits or v_last is null then
             return case when v_fits then v_seqs end;
         end if;

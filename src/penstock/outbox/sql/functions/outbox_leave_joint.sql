@@ -21,6 +21,8 @@ begin
         if not found then
             update public.outbox_joint_leases j set seqs = j.seqs - v_left.seqs
             where j.token = v_left.token;
+            delete from public.outbox_joint_leases j
+            where j.token = v_left.token and isempty(j.seqs);
         end if;
     end loop;
 end

@@ -15,6 +15,16 @@ declare
     v_free bigint[];
     v_left int8multirange;
 begin
+    delete from public.outbox_joint_leases j
+    where j.token = any (array(
+        select e.token from public.outbox_joint_leases e
+        where e.expires_at > p_floor and e.expires_at <= p_now
+          and not exists (
+                select from unnest(e.seqs) as r (run)
+                join public.outbox o on o.seq >= lower(r.run) and o.seq < upper(r.run)
+                where o.pos <= e.upto)
+        order by e.expires_at limit 1000
+        for update skip locked));
     for v_lease in
         select j.* from public.outbox_joint_leases j
         where j.expires_at > p_floor and j.expires_at <= p_now

@@ -28,7 +28,7 @@ begin
     end if;
     perform app.outbox_raise_floors();
     -- Not beside a joint claim: it locks no row, and might take what is given a new position here.
-    v_sweep := pg_try_advisory_xact_lock(hashtextextended('penstock.outbox_joint', 0));
+    v_sweep := pg_try_advisory_xact_lock_shared(hashtextextended('penstock.outbox_rows', 0));
     if v_sweep then
         select s.lo, s.hi into v_lo, v_hi from penstock.begin_sweep('outbox') s;
         v_sweep := found;
