@@ -10,9 +10,9 @@ from tests.support.handlers import Stage, make_item
 from tests.support.waiting import until_true
 
 from penstock import Event, Reject, Retry
-from penstock.kernel.handler import Answer
+from penstock.kernel.handler import TURNS, Answer
 from penstock.kernel.lanes import Lane
-from penstock.kernel.plain import TURNS, PlainHandler
+from penstock.kernel.plain import PlainHandler
 from penstock.kernel.queue import Item
 from penstock.kernel.verdict import DONE
 
@@ -60,7 +60,10 @@ async def test_it_gives_way_after_some(stage: Stage) -> None:
     assert (len(items), len(waiting), late) == (TURNS, 1, None)
 
 
-async def test_whatever_decoding_raises_costs_no_other_its_answer(stage: Stage) -> None:
+@pytest.mark.parametrize("error", [RecursionError, StopIteration])
+async def test_whatever_decoding_raises_costs_no_other_its_answer(
+    stage: Stage, error: type[Exception]
+) -> None:
     async def handler(event: Event[dict[str, int]]) -> None:
         pass
 
@@ -69,7 +72,7 @@ async def test_whatever_decoding_raises_costs_no_other_its_answer(stage: Stage) 
 
     def breaking(payload: bytes) -> Any:
         if b"2" in payload:
-            raise RecursionError
+            raise error
         return decode(payload)
 
     plain._decode = breaking

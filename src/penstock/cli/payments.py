@@ -63,6 +63,14 @@ def verify(invocation: Invocation, participant: str | None) -> int:
     return 1 if broken else 0
 
 
+def _agreed(invocation: Invocation, payment_id: str, verb: str, *, plan: str, yes: bool) -> UUID:
+    """The payment, after the plan was shown and agreed to."""
+    payment = parse_id(payment_id)
+    invocation.out.plan([f"payment {payment}", f"plan      {plan}"])
+    invocation.out.confirm(f"{verb} payment {payment}?", yes=yes)
+    return payment
+
+
 @payments.command()
 @click.argument("payment_id", metavar="ID")
 @reason_option
@@ -70,10 +78,9 @@ def verify(invocation: Invocation, participant: str | None) -> int:
 @click.pass_obj
 def cancel(invocation: Invocation, payment_id: str, *, reason: str, yes: bool) -> int:
     """Withdraw a payment that was never sent; its number in the sequence stays used."""
-    payment = parse_id(payment_id)
-    out = invocation.out
-    out.plan([f"payment {payment}", "plan      withdraw it, if no rail has seen it"])
-    out.confirm(f"Cancel payment {payment}?", yes=yes)
+    payment = _agreed(
+        invocation, payment_id, "Cancel", plan="withdraw it, if no rail has seen it", yes=yes
+    )
 
     async def act() -> UUID | None:
         async with invocation.transaction() as conn:
@@ -84,9 +91,9 @@ def cancel(invocation: Invocation, payment_id: str, *, reason: str, yes: bool) -
 
     audit_id = invocation.run(act())
     if audit_id is None:
-        out.done("not cancelled: it was sent, has ended, or is not there", audit_id=None)
+        invocation.out.done("not cancelled: it was sent, has ended, or is not there", audit_id=None)
         return 1
-    out.done("cancelled", audit_id=audit_id)
+    invocation.out.done("cancelled", audit_id=audit_id)
     return 0
 
 
@@ -97,16 +104,15 @@ def cancel(invocation: Invocation, payment_id: str, *, reason: str, yes: bool) -
 @click.pass_obj
 def hold(invocation: Invocation, payment_id: str, *, reason: str, yes: bool) -> int:
     """Stop an open payment until it is resolved; its participant's later payments wait."""
-    payment = parse_id(payment_id)
-    out = invocation.out
-    out.plan([f"payment {payment}", "plan      hold it until `penstock held resolve`"])
-    out.confirm(f"Hold payment {payment}?", yes=yes)
+    payment = _agreed(
+        invocation, payment_id, "Hold", plan="hold it until `penstock held resolve`", yes=yes
+    )
 
     async def act() -> UUID:
         async with invocation.transaction() as conn:
             return await store.hold(conn, payment, reason=reason, operator=operator_name())
 
-    out.done("held", audit_id=invocation.run(act()))
+    invocation.out.done("held", audit_id=invocation.run(act()))
     return 0
 
 
@@ -117,16 +123,19 @@ def hold(invocation: Invocation, payment_id: str, *, reason: str, yes: bool) -> 
 @click.pass_obj
 def approve(invocation: Invocation, payment_id: str, *, reason: str, yes: bool) -> int:
     """Let another login replay, resolve or give up this payment, once and within a day."""
-    payment = parse_id(payment_id)
-    out = invocation.out
-    out.plan([f"payment {payment}", "plan      approve what another login does next with it"])
-    out.confirm(f"Approve payment {payment}?", yes=yes)
+    payment = _agreed(
+        invocation,
+        payment_id,
+        "Approve",
+        plan="approve what another login does next with it",
+        yes=yes,
+    )
 
     async def act() -> UUID:
         async with invocation.transaction() as conn:
             return await store.approve(conn, payment, reason=reason, operator=operator_name())
 
-    out.done("approved", audit_id=invocation.run(act()))
+    invocation.out.done("approved", audit_id=invocation.run(act()))
     return 0
 
 

@@ -56,6 +56,8 @@ class Handler(Protocol):
         ...
 
 
+TURNS = 64  # calls without giving way to anything else
+
 # The items begun, the answers to all of them but maybe the last, and what that one waits for.
 Dash: TypeAlias = tuple[list[Item], list[Answer], Awaitable[Sequence[Answer]] | None]
 

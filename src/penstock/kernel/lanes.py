@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from penstock.kernel.errors import BadHandler
-from penstock.kernel.handler import Answer, Handler, Quick
+from penstock.kernel.handler import TURNS, Answer, Handler, Quick
 from penstock.kernel.queue import Item
 
 WINDOW_S = 0.1
 # Where the end of one item lets the next be claimed, more of them have to be on their way at once.
 SUCCESSIVE_WINDOW_S = 0.25
-TURNS = 64  # calls without giving way to anything else
 
 Done = Callable[[Sequence[Item], Sequence[Answer], float], None]
 Failed = Callable[[Sequence[Item], BaseException], None]

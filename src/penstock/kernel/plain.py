@@ -9,11 +9,9 @@ from penstock.kernel.answers import TimedOut, verdict_of
 from penstock.kernel.eager import resumed
 from penstock.kernel.event import Event
 from penstock.kernel.failpoints import failpoint
-from penstock.kernel.handler import CHECK, Answer, Dash, Quick
+from penstock.kernel.handler import CHECK, TURNS, Answer, Dash, Quick
 from penstock.kernel.handlers import BoundHandler, Registration, Runtime, UserTimeout
 from penstock.kernel.queue import Item
-
-TURNS = 64  # calls in one dash
 
 
 class PlainHandler(BoundHandler, Quick):
@@ -34,11 +32,16 @@ class PlainHandler(BoundHandler, Quick):
         while waiting and len(items) < TURNS:
             item = waiting.popleft()
             items.append(item)
+            # By itself: a StopIteration of the user's model is no end of the call below.
             try:
                 event = self._at_once(item)
-                if event is None:
-                    return items, answers, self.handle([item])
-                call = self._plain(event)
+            except Exception as error:
+                answers.append(self._failure(item, error))
+                continue
+            if event is None:
+                return items, answers, self.handle([item])
+            call = self._plain(event)
+            try:
                 awaited = call.send(None)
             except StopIteration as ended:
                 answers.append(CHECK if item.finished_by_handler else verdict_of(ended.value))
