@@ -516,6 +516,25 @@ comment on function penstock.net_due(text) is
     'True once every ten minutes: the caller then looks from zero instead of the floors.';
 revoke all on function penstock.net_due(text) from public;
 
+-- kernel/functions/note_deaths.sql
+create or replace function penstock.note_deaths(
+    p_queue text, p_ids uuid[], p_topics text[], p_attempts integer[], p_codes text[]
+) returns void
+language sql
+set search_path = pg_catalog, pg_temp
+as $$
+    delete from penstock.deaths d where d.number = any (array(
+        select o.number from penstock.deaths o
+        where o.queue = p_queue and o.died_at < penstock.clock() - interval '1 day'
+        order by o.number limit 1000 for update skip locked));
+    insert into penstock.deaths (queue, item_id, topic, attempt, code)
+    select p_queue, d.id, d.topic, d.attempt, coalesce(d.code, 'UNKNOWN')
+    from unnest(p_ids, p_topics, p_attempts, p_codes) as d (id, topic, attempt, code)
+$$;
+comment on function penstock.note_deaths(text, uuid[], text[], integer[], text[]) is
+    'Note items of a queue that have just died, for a worker to tell of.';
+revoke all on function penstock.note_deaths(text, uuid[], text[], integer[], text[]) from public;
+
 -- kernel/functions/pause_target.sql
 create or replace function penstock.pause_target(
     p_target   text,
@@ -851,6 +870,30 @@ revoke all on function penstock.story(uuid, boolean, text, text) from public;
 grant execute on function penstock.story(uuid, boolean, text, text)
     to penstock_operator, penstock_auditor;
 
+-- kernel/functions/take_deaths.sql
+create or replace function penstock.take_deaths(p_queue text)
+returns table (item_id uuid, topic text, attempt integer, code text)
+language sql security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
+as $$
+    with taken as (
+        delete from penstock.deaths d where d.number = any (array(
+            select o.number from penstock.deaths o
+            where o.queue = p_queue and penstock.may_run(p_queue)
+            order by o.number limit 1000 for update skip locked))
+        returning d.number, d.item_id, d.topic, d.attempt, d.code
+    )
+    select t.item_id, t.topic, t.attempt, t.code from taken t order by t.number
+$$;
+comment on function penstock.take_deaths(text) is
+    'Take the deaths of a queue that nobody has told of yet, a thousand at most.';
+revoke all on function penstock.take_deaths(text) from public;
+grant execute on function penstock.take_deaths(text)
+    to penstock_outbox_executor, penstock_intake_executor, penstock_payments_executor,
+       penstock_inbox_executor;
+
 -- kernel/functions/time_floor.sql
 create or replace function penstock.time_floor(p_sequence regclass) returns timestamptz
 language sql volatile
@@ -942,6 +985,17 @@ create table penstock.late_results (
 );
 create index late_results_item on penstock.late_results (item_id);
 comment on table penstock.late_results is 'Outcomes that arrived after the lease was lost.';
+create table penstock.deaths (
+    number  bigint      generated always as identity primary key,
+    queue   text        not null,
+    item_id uuid        not null,
+    topic   text        not null,
+    attempt integer     not null,
+    code    text        not null,
+    died_at timestamptz not null default penstock.clock()
+);
+create index deaths_queue on penstock.deaths (queue, number);
+comment on table penstock.deaths is 'Items that died without their worker, not yet told by one.';
 create table penstock.pause (
     target    text        primary key check (target ~ '^[a-z_]+(/.+)?$'),
     reason    text        not null,
@@ -1005,6 +1059,7 @@ alter table penstock.queue        enable row level security;
 alter table penstock.queue_config enable row level security;
 alter table penstock.worker       enable row level security;
 alter table penstock.late_results enable row level security;
+alter table penstock.deaths       enable row level security;
 alter table penstock.pause        enable row level security;
 alter table penstock.schedule     enable row level security;
 alter table penstock.position     enable row level security;
@@ -1048,7 +1103,7 @@ grant select on penstock.migration to
     penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
 grant select on penstock.catalog to penstock_operator, penstock_auditor;
 grant select on penstock.queue, penstock.queue_config, penstock.worker, penstock.pause,
-    penstock.schedule, penstock.late_results, penstock.position
+    penstock.schedule, penstock.late_results, penstock.deaths, penstock.position
     to penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
 grant select on audit.audit_logs to penstock_operator, penstock_auditor;
 do $$
@@ -1058,7 +1113,7 @@ begin
     foreach v_table in array array[
         'penstock.migration', 'penstock.catalog', 'penstock.queue', 'penstock.queue_config',
         'penstock.worker', 'penstock.late_results', 'penstock.pause', 'penstock.schedule',
-        'penstock.position', 'audit.audit_logs'
+        'penstock.deaths', 'penstock.position', 'audit.audit_logs'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);
@@ -1067,7 +1122,7 @@ end
 $$;
 
 -- kernel: function bodies
-set local penstock.argument = 'audit.record penstock.alert penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.may_run penstock.milliseconds penstock.net_due penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.time_floor penstock.uuidv7';
+set local penstock.argument = 'audit.record penstock.alert penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.may_run penstock.milliseconds penstock.net_due penstock.note_deaths penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.take_deaths penstock.time_floor penstock.uuidv7';
 -- Functions are loaded unchecked, because tables come after them; their bodies are checked here.
 do $check$
 declare
@@ -1106,7 +1161,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', '64c562e15c78b610a2dd7f46a92c34a006bb060ddfe5556b7b42ad18f2f44aad')
+values ('kernel', 1, 'definitions', 'd62b27ddcb2847fe15171c82c78b7751ae6b4ba44ec7e6a4e96bae7540c4f064')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1123,13 +1178,13 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', 'b46856e8a855c6c0cf0b4f23cb2b8fff8b574d3ad15d0772593ecf5436e3fa9d')
+values ('file kernel/functions', 'file', 'kernel', '1', 'c5b69dbe93dbd8abbb8a1cc7475681a721025143a84b23f6693e0e36e2b0c49c')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/tables', 'file', 'kernel', '1', 'd547cd128e7b0fb3f266a02447fa88001ea44f125b4774e29447a949b2807e42')
+values ('file kernel/tables', 'file', 'kernel', '1', 'c88df09720c835262210e68eed45043fecbe338c336f33f10a438ec072aa031e')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 
@@ -1147,7 +1202,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/grants', 'file', 'kernel', '1', '065d446ff75a8377e2608b7f09410dd038e12fdb106abbe4bc302daad0096e0d')
+values ('file kernel/grants', 'file', 'kernel', '1', '99115372c60885fdf2455481c0a12d9dc38406de43f012685a0591312e5362bc')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.inbox import store
 from penstock.inbox.model import QUEUE
+from penstock.kernel import deaths
 from penstock.kernel.connections import (
     AsyncConn,
     SyncConn,
@@ -138,7 +139,8 @@ class InboxQueue:
     async def tend(self, conn: Connection) -> Tending:
         """Reap, bring back due rows, sweep, keep the watermark; a no-op when not yet due."""
         row = await store.tend(conn)
-        return Tending(row["reaped"], row["due"], row["swept"])
+        died = await deaths.taken(conn, QUEUE)
+        return Tending(row["reaped"], row["due"], row["swept"], died)
 
 
 class InboxEnding:

@@ -19,6 +19,7 @@ from penstock.intake.messages import (
 )
 from penstock.kernel.events import (
     Events,
+    ItemDied,
     ReservationConfirmed,
     ReservationDead,
     ReservationReleased,
@@ -38,6 +39,7 @@ class IntakeQueue:
     """Claims messages of all pools; `tally` counts how they ended."""
 
     name = QUEUE
+    tells_deaths = True
 
     def __init__(self, ledger: Ledger, events: Events) -> None:
         self.tally: Counter[str] = Counter()
@@ -223,11 +225,11 @@ class IntakeQueue:
         for outcome in outcomes:
             if outcome.item.key in applied:
                 message = cast(Message, outcome.item)
+                code = _code(outcome)
                 self._events.emit(
-                    ReservationDead(
-                        message.key, message.pool, message.id, message.attempt, _code(outcome)
-                    )
+                    ReservationDead(message.key, message.pool, message.id, message.attempt, code)
                 )
+                self._events.emit(ItemDied(QUEUE, message.topic, message.id, message.attempt, code))
         return {outcome.item.key for outcome in outcomes} - applied
 
     async def _release(

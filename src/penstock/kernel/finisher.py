@@ -168,6 +168,8 @@ class Finisher:
     def _tell_death(self, outcome: Outcome) -> None:
         """Told when it is written, not when it is decided: until then the item is not dead."""
         item, verdict = outcome.item, outcome.verdict
+        if getattr(self._queue, "tells_deaths", False):
+            return  # what became of it is not in the verdict alone
         if isinstance(verdict, Reject):
             code = verdict.code
         elif isinstance(verdict, Retry) and ends_at_limit(self._queue, item):

@@ -56,6 +56,7 @@ METRICS = (
     Metric("penstock_finish_failed_total", "counter", ("queue",), "Outcomes not taken."),
     Metric("penstock_finish_latency_ms", "histogram", ("queue",), "Duration of a finish."),
     Metric("penstock_leases_lost_total", "counter", ("queue",), "Extensions that were refused."),
+    Metric("penstock_deaths_total", "counter", ("queue",), "Items that became dead letters."),
     Metric("penstock_released_total", "counter", ("queue",), "Items given back unstarted."),
     Metric("reaper_requeues_total", "counter", ("queue",), "Expired leases returned to ready."),
     Metric("penstock_due_total", "counter", ("queue",), "Waiting items whose time had come."),
@@ -233,6 +234,10 @@ def _finish_failed(metrics: Metrics, seen: events.FinishFailed) -> None:
     metrics.add("penstock_finish_failed_total", queue=seen.queue)
 
 
+def _item_died(metrics: Metrics, seen: events.ItemDied) -> None:
+    metrics.add("penstock_deaths_total", queue=seen.queue)
+
+
 def _lease_lost(metrics: Metrics, seen: events.LeaseWasLost) -> None:
     metrics.add("penstock_leases_lost_total", queue=seen.queue)
 
@@ -279,6 +284,7 @@ _COUNTERS: dict[type[events.Observation], Callable[[Metrics, Any], None]] = {
     events.HandlerRaised: _handler_raised,
     events.Finished: _finished,
     events.FinishFailed: _finish_failed,
+    events.ItemDied: _item_died,
     events.LeaseWasLost: _lease_lost,
     events.Released: _released,
     events.Tended: _tended,

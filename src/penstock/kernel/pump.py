@@ -22,7 +22,6 @@ from penstock.kernel.events import (
     HandlerRaised,
     Reconnected,
     Released,
-    Tended,
     WokeUp,
 )
 from penstock.kernel.failpoints import failpoint
@@ -33,10 +32,9 @@ from penstock.kernel.lanes import SUCCESSIVE_WINDOW_S, WINDOW_S, Lane
 from penstock.kernel.limits import Limits
 from penstock.kernel.queue import Item, Outcome, Policy, Queue, Successive
 from penstock.kernel.report import WorkReport
+from penstock.kernel.tending import Tender
 from penstock.kernel.verdict import DONE, Reject, Retry, Verdict
 from penstock.kernel.wakeup import Wakeup
-
-TEND_S = 0.2
 
 
 class Pump:
@@ -83,6 +81,7 @@ class Pump:
             written=self._forget,
             taking=Taking(queue, owner, self._full) if isinstance(queue, Successive) else None,
         )
+        self._tender = Tender(queue, database, events, brought=self.wakeup.ring)
         self._keeper = Keeper(
             queue, database, events, lease_s=policy.lease_s, held=self._held.values
         )
@@ -108,7 +107,7 @@ class Pump:
         background = [
             asyncio.create_task(self._finisher.run()),
             asyncio.create_task(self._keeper.run()),
-            asyncio.create_task(self._tend()),
+            asyncio.create_task(self._tender.run()),
         ]
         claimer = asyncio.create_task(self._claim_until_stopped())
         try:
@@ -127,6 +126,7 @@ class Pump:
                 task.cancel()
             await asyncio.gather(claimer, *background, *running, return_exceptions=True)
             await self._release(unstarted)
+            await self._tender.last()
             if self._roster is not None:
                 await self._roster.close()
         return WorkReport.of(self._counts + self._finisher.counts)
@@ -357,19 +357,7 @@ class Pump:
         if taken:
             self._dispatch(taken, late=self._ending())
 
-    # housekeeping and the end
-
-    async def _tend(self) -> None:
-        while True:
-            try:
-                async with self._database.connection() as conn:
-                    done = await self.queue.tend(conn)
-                if done.reaped or done.due or done.swept:
-                    self._events.emit(Tended(self.queue.name, done.reaped, done.due, done.swept))
-                    self.wakeup.ring()
-            except PASSING_ERRORS:
-                pass  # the claimer reports it; this comes round again
-            await asyncio.sleep(TEND_S)
+    # the end
 
     async def _drain(self) -> None:
         """Release what has not started, let the rest end, release what does not end in time."""

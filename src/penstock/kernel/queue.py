@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from penstock.kernel.events import ItemDied
 from penstock.kernel.lease import Lease
 from penstock.kernel.verdict import Verdict
 
@@ -57,11 +58,12 @@ class Outcome(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Tending:
-    """What one round of housekeeping brought back to ready."""
+    """What one round of housekeeping brought back to ready, and deaths that nobody has told of."""
 
     reaped: int = 0
     due: int = 0
     swept: int = 0
+    deaths: Sequence[ItemDied] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from time import monotonic
 from typing import assert_never
 from uuid import UUID
 
+from penstock.kernel import deaths
 from penstock.kernel.connections import (
     AsyncConn,
     SyncConn,
@@ -168,7 +169,8 @@ class OutboxQueue:
         if self._claims is not None and monotonic() - self._balanced_at >= ROUTING_S:
             self._balanced_at = monotonic()
             back = await destinations.balance(conn)
-        return Tending(row["reaped"], row["due"] + back, row["swept"])
+        died = await deaths.taken(conn, QUEUE)
+        return Tending(row["reaped"], row["due"] + back, row["swept"], died)
 
 
 class OutboxEnding:

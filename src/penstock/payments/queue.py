@@ -12,7 +12,8 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.kernel.events import AttemptsRecorded, Events, PaymentLate
+from penstock.kernel import deaths
+from penstock.kernel.events import AttemptsRecorded, Events, ItemDied, PaymentLate
 from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Connection, Item, Outcome, Policy, Tending
 from penstock.kernel.verdict import Done, Reject, Retry, Unknown
@@ -57,7 +58,7 @@ class PaymentsQueue:
     """Claims payments of the given rails; every verb is one round trip."""
 
     name = QUEUE
-    dies_at_limit = True
+    tells_deaths = True
     channel = CHANNEL
 
     def __init__(self, rails: Iterable[str], events: Events) -> None:
@@ -195,6 +196,10 @@ class PaymentsQueue:
             state = ended.get(item.id, REFUSED)
             if state == LATE:
                 self._events.emit(PaymentLate(item.id, item.topic, item.attempt))
+            elif state == AttemptState.FAILED:
+                verdict = outcome.verdict
+                code = verdict.code if isinstance(verdict, Reject) else "MAX_ATTEMPTS"
+                self._events.emit(ItemDied(QUEUE, item.topic, item.id, item.attempt, code))
             if state in (LATE, REFUSED):
                 refused.append(item)
         for state, count in Counter(ended.values()).items():
@@ -226,9 +231,8 @@ class PaymentsQueue:
         return await store.ready(conn)
 
     async def tend(self, conn: Connection) -> Tending:
-        """Nothing: ended leases are a scheduled job's, and what is due needs no bringing back."""
-        del conn
-        return Tending()
+        """Tell who died: ended leases are a scheduled job's, and what is due needs no bringing."""
+        return Tending(deaths=await deaths.taken(conn, QUEUE))
 
     async def reap(self, conn: Connection) -> int:
         """Deal with ended leases; returns how many payments were sent back to pending."""

@@ -12,7 +12,7 @@ from tests.support.bridge import POOL, Receiver, Sale
 
 from penstock.intake.bridge import Bridge
 from penstock.kernel.database import Database
-from penstock.kernel.events import Observation, ReceiverRefusesUs, ReservationReleased
+from penstock.kernel.events import ItemDied, Observation, ReceiverRefusesUs, ReservationReleased
 from penstock.kernel.secrets import Secret
 from penstock.kernel.settings import Settings, with_values
 
@@ -128,6 +128,7 @@ async def test_a_refusal_of_the_sale_frees_the_place_under_a_new_id(
     assert await sale.engine.conn.fetchval("select id from inventory_slots") != before
     assert await sale.engine.depth() == 0
     (line,) = [line for line in seen if isinstance(line, ReservationReleased)]
+    assert not [line for line in seen if isinstance(line, ItemDied)]  # it ended, it did not die
     assert (line.pool_id, line.code, line.outcome) == (POOL, f"HTTP_{status}", "retired")
     assert await sale.engine.violations() == []
 

@@ -12,7 +12,7 @@ grant select on penstock.migration to
     penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
 grant select on penstock.catalog to penstock_operator, penstock_auditor;
 grant select on penstock.queue, penstock.queue_config, penstock.worker, penstock.pause,
-    penstock.schedule, penstock.late_results, penstock.position
+    penstock.schedule, penstock.late_results, penstock.deaths, penstock.position
     to penstock_operator, penstock_control, penstock_readonly, penstock_auditor;
 grant select on audit.audit_logs to penstock_operator, penstock_auditor;
 
@@ -24,7 +24,7 @@ begin
     foreach v_table in array array[
         'penstock.migration', 'penstock.catalog', 'penstock.queue', 'penstock.queue_config',
         'penstock.worker', 'penstock.late_results', 'penstock.pause', 'penstock.schedule',
-        'penstock.position', 'audit.audit_logs'
+        'penstock.deaths', 'penstock.position', 'audit.audit_logs'
     ] loop
         execute format('drop policy if exists readers on %s', v_table);
         execute format('create policy readers on %s for select using (true)', v_table);

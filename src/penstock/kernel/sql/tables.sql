@@ -74,6 +74,19 @@ create table penstock.late_results (
 create index late_results_item on penstock.late_results (item_id);
 comment on table penstock.late_results is 'Outcomes that arrived after the lease was lost.';
 
+-- Between the statement that let an item die, whoever ran it, and the worker that tells of it.
+create table penstock.deaths (
+    number  bigint      generated always as identity primary key,
+    queue   text        not null,
+    item_id uuid        not null,
+    topic   text        not null,
+    attempt integer     not null,
+    code    text        not null,
+    died_at timestamptz not null default penstock.clock()
+);
+create index deaths_queue on penstock.deaths (queue, number);
+comment on table penstock.deaths is 'Items that died without their worker, not yet told by one.';
+
 -- Target: a queue (outbox) or a part of one (topic/orders.paid, pool/x, destination/acme).
 create table penstock.pause (
     target    text        primary key check (target ~ '^[a-z_]+(/.+)?$'),
@@ -144,6 +157,7 @@ alter table penstock.queue        enable row level security;
 alter table penstock.queue_config enable row level security;
 alter table penstock.worker       enable row level security;
 alter table penstock.late_results enable row level security;
+alter table penstock.deaths       enable row level security;
 alter table penstock.pause        enable row level security;
 alter table penstock.schedule     enable row level security;
 alter table penstock.position     enable row level security;

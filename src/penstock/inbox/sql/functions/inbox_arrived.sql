@@ -23,7 +23,7 @@ begin
         select 'dead_letter', a.webhook_id, a.error_code, count(*)
         from arrived a where a.dead_at is not null and a.id <> all (v_known)
         group by 2, 3;
-        perform webhook.alert_dead(array(
+        perform webhook.note_dead(array(
             select a.id from arrived a where a.dead_at is not null and a.id <> all (v_known)));
     end if;
     -- A hint, never a promise; see penstock.queue_config.

@@ -53,7 +53,7 @@ begin
     )
     select count(*), array_agg(b.id) filter (where b.dead) into v_count, v_dead from back b;
     if v_dead is not null then
-        perform webhook.alert_dead(v_dead);
+        perform webhook.note_dead(v_dead);
     end if;
     return v_count;
 end

@@ -43,7 +43,7 @@ begin
         set pos = null, processing_token = null, dead_at = penstock.clock(), error_code = 'NO_ROUTE',
             error = 'no route takes topic ' || o.topic
         where o.seq = any (v_lost);
-        perform app.outbox_alert(v_lost);
+        perform app.outbox_died(v_lost);
     end if;
     update public.outbox o
     set topic = r.route, route = r.route, event_topic = o.topic,

@@ -53,7 +53,7 @@ begin
     select count(*), array_agg(b.seq) filter (where b.dead_at is not null) into v_count, v_over
     from back b;
     if v_over is not null then
-        perform app.outbox_alert(v_over);
+        perform app.outbox_died(v_over);
     end if;
     return v_count;
 end

@@ -50,6 +50,11 @@ begin
         from judged j);
     perform penstock_payments.write_ends(v_ends);
     perform penstock_payments.alert_ends(v_ends);
+    perform penstock.note_deaths('payments', array_agg(d.outbox_id), array_agg(d.rail_type),
+        array_agg((d.attempt_no + 1) / 2), array_agg(d.error_code))
+    from unnest(v_ends) e
+    join penstock_payments.dead_letters d on d.outbox_id = any (array[e.outbox_id])
+    where e.state = 'FAILED';
     return query select e.outbox_id, e.state from unnest(v_ends) e;
 end
 $$;
