@@ -712,8 +712,9 @@ as $$
     select setval(p_sequence, target.ms)
     from (select penstock.milliseconds(
               least(p_lowest - interval '1 millisecond', penstock.clock() - p_lag)) as ms) target
-    where target.ms >= pg_sequence_last_value(p_sequence) + 1000
-       or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock())
+    where current_setting('transaction_isolation') = 'read committed'  -- see raise_watermark
+      and (target.ms >= pg_sequence_last_value(p_sequence) + 1000
+           or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock()))
 $$;
 comment on function penstock.raise_time_floor(regclass, timestamptz, interval) is
     'Move a time floor up to just below the lowest time still waiting; down only with the clock.';
@@ -732,7 +733,9 @@ begin
     -- With nothing ready, every position handed out so far is claimed, aborted or not yet
     -- committed; the sweep brings the last kind back.
     v_target := coalesce(p_lowest - 1, pg_sequence_last_value(v_position.next_pos));
-    if v_target > pg_sequence_last_value(v_position.watermark) then
+    -- An older snapshot does not show what was committed since. Only those may pass it who also sweep.
+    if v_target > pg_sequence_last_value(v_position.watermark)
+       and current_setting('transaction_isolation') = 'read committed' then
         perform setval(v_position.watermark, v_target);
     end if;
 end
@@ -1161,7 +1164,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', 'd62b27ddcb2847fe15171c82c78b7751ae6b4ba44ec7e6a4e96bae7540c4f064')
+values ('kernel', 1, 'definitions', 'acbdc2f013d798b7b0eecfceb44ecbac5f01dc8978024336bd80c813be271aba')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1178,7 +1181,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', 'c5b69dbe93dbd8abbb8a1cc7475681a721025143a84b23f6693e0e36e2b0c49c')
+values ('file kernel/functions', 'file', 'kernel', '1', 'b4f97feb29a4125fa8c8370d4948fb00bd9e1fc9f1ec994d4df6f55fcca7dd65')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

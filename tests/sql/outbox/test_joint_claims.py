@@ -102,6 +102,57 @@ async def test_an_old_snapshot_gets_nothing_that_was_taken_since(
     assert await outbox.finish(taken) == []
 
 
+async def test_at_repeatable_read_late_commits_are_found_as_well(
+    database_url: str, outbox: SqlOutbox
+) -> None:
+    """Below what was taken jointly, and with nobody left who sweeps."""
+    async with Stage(database_url) as stage:
+        late, user = await stage.sessions("late", "user")
+        await late.begin()
+        await late.run("select app.outbox_publish(null, 'late', '{}')")
+        await outbox.publish(3)
+        taken = await outbox.claim(joint=True)
+        assert len(taken) == 3
+        await late.commit()
+        await outbox.conn.execute("select setval('penstock.outbox_wm', 4)")
+        await user.begin("repeatable read")
+        assert len(await user.run(ROWS)) == 1
+        await user.commit()
+    assert await outbox.finish(taken) == []
+
+
+async def test_clients_at_repeatable_read_pass_nothing(
+    database_url: str, outbox: SqlOutbox
+) -> None:
+    """They do not sweep, so what they have not seen must stay where they look."""
+    async with Stage(database_url) as stage:
+        late, user = await stage.sessions("late", "user")
+        await user.run("set default_transaction_isolation = 'repeatable read'")
+        await late.begin()
+        (published,) = await late.run("select app.outbox_publish(null, 'late', '{}') as id")
+        for _ in range(2):
+            await user.run("select setval('penstock.outbox_swept', 0)")
+            assert await user.run(ROWS) == []
+        await late.commit()
+        assert await user.run(ROWS) == [published]
+    assert await outbox.state(published["id"]) == "LEASED"
+
+
+async def test_after_a_restore_elsewhere_claims_at_repeatable_read_go_on(
+    database_url: str, outbox: SqlOutbox
+) -> None:
+    """The number of a transaction means nothing there; it may be far ahead."""
+    await outbox.publish(2)
+    await outbox.finish(await outbox.claim(joint=True))
+    await outbox.conn.execute("select setval('penstock.outbox_joint_xid', 1000000000)")
+    async with Stage(database_url) as stage:
+        user = await stage.session("user")
+        await user.run("set default_transaction_isolation = 'serializable'")
+        await outbox.conn.execute("select setval('penstock.outbox_taken', 1000)")
+        (event,) = await outbox.publish(1)
+        assert [row["id"] for row in await user.run(ROWS)] == [event]
+
+
 async def test_a_joint_claim_that_is_undone_leaves_nothing_behind(
     database_url: str, outbox: SqlOutbox
 ) -> None:

@@ -134,14 +134,55 @@ async def test_heads_of_keys_go_with_the_others_and_their_lines_follow(outbox: S
     assert await outbox.conn.fetchval(keys) == 3
 
 
-async def test_an_extended_lease_is_not_ended(outbox: SqlOutbox) -> None:
-    await outbox.publish(2)
+async def test_an_extension_is_for_those_that_are_still_wanted(outbox: SqlOutbox) -> None:
+    """What a worker has given up comes back in its time, however long its neighbours take."""
+    ids = await outbox.publish(4)
     items = await outbox.claim(joint=True)
+    await outbox.finish(items[3:])
     await outbox.advance(timedelta(seconds=20))
-    assert await outbox.extend(items[:1]) == []  # and with it that of its neighbour
+    assert await outbox.extend(items[:2]) == []
+    await outbox.advance(timedelta(seconds=20))
+    assert await outbox.tend(sweep=True) == (1, 0, 0)
+    assert await _leases(outbox) == 0
+    assert await outbox.extend(items[:3]) == [items[2].seq]
+    assert await outbox.finish(items[:3]) == [items[2].seq]
+    (again,) = await outbox.claim(joint=True)
+    assert (again.id, again.attempts) == (ids[2], 2)
+    assert await outbox.finish([again]) == []
+    await assert_history(outbox.conn, ids)
+
+
+async def test_a_long_attempt_does_not_hold_the_floor_down(outbox: SqlOutbox) -> None:
+    await outbox.publish(1)
+    long = await outbox.claim(joint=True)
+    assert await outbox.extend(long) == []
+    assert await _leases(outbox) == 0
+    for _ in range(2):
+        await outbox.publish(1)
+        assert await outbox.finish(await outbox.claim(joint=True)) == []
+    assert await outbox.conn.fetchval("select last_value from penstock.outbox_joint_floor") == 2
+    assert await outbox.finish(long) == []
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_what_a_transaction_holds_is_extended_without_waiting_for_it(
+    database_url: str, outbox: SqlOutbox, committed: bool
+) -> None:
+    ids = await outbox.publish(2)
+    async with Stage(database_url) as stage:
+        user = await stage.session("user")
+        items = await outbox.claim(joint=True)
+        await user.begin()
+        await user.run(FINISH_STRICT, [items[0].seq], [items[0].token])
+        await outbox.advance(timedelta(seconds=20))
+        assert await outbox.extend(items) == []
+        await (user.commit() if committed else user.rollback())
     await outbox.advance(timedelta(seconds=20))
     assert await outbox.tend(sweep=True) == (0, 0, 0)
-    assert await outbox.finish(items) == []
+    assert await outbox.finish(items[committed:]) == []
+    await _lose(outbox)
+    assert await _leases(outbox) == 0
+    await assert_history(outbox.conn, ids)
 
 
 async def test_the_answer_to_a_finish_may_be_lost(outbox: SqlOutbox) -> None:
@@ -239,7 +280,20 @@ async def test_leases_that_handlers_transactions_have_emptied_go_together(
 
 async def test_one_that_has_ended_is_worth_a_hint(outbox: SqlOutbox) -> None:
     (event,) = await outbox.publish(1)
+    hint = "select app.outbox_hint('public.outbox', $1)"
+    assert await outbox.conn.fetchval(hint, event)
     await outbox.claim(joint=True)
     assert await outbox.conn.fetchval("select app.outbox_waiting()") is None
+    assert not await outbox.conn.fetchval(hint, event)
     await outbox.advance(timedelta(seconds=31))
     assert await outbox.conn.fetchval("select app.outbox_waiting()") == event
+    assert await outbox.conn.fetchval(hint, event)
+
+
+async def test_what_is_under_way_is_not_told_as_taken_by_nobody(outbox: SqlOutbox) -> None:
+    await outbox.publish(3, topic="orphans")
+    await outbox.claim(2, joint=True)
+    unrouted = "select topic, ready from app.outbox_unrouted()"
+    assert [tuple(row) for row in await outbox.conn.fetch(unrouted)] == [("orphans", 1)]
+    await outbox.claim(joint=True)
+    assert await outbox.conn.fetch(unrouted) == []

@@ -99,6 +99,8 @@ comment on column public.outbox.delivered_at is 'Always null here; the archive h
 -- below which all leases have ended (penstock.outbox_joint_floor).
 create sequence penstock.outbox_taken minvalue 0 start 0;
 select setval('penstock.outbox_taken', 0);
+create sequence penstock.outbox_joint_xid minvalue 0 start 0;
+select setval('penstock.outbox_joint_xid', 0);
 create sequence penstock.outbox_joint_next;
 create sequence penstock.outbox_joint_floor minvalue 0 start 0;
 select setval('penstock.outbox_joint_floor', 0);

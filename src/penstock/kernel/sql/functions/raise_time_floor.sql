@@ -12,8 +12,9 @@ as $$
     select setval(p_sequence, target.ms)
     from (select penstock.milliseconds(
               least(p_lowest - interval '1 millisecond', penstock.clock() - p_lag)) as ms) target
-    where target.ms >= pg_sequence_last_value(p_sequence) + 1000
-       or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock())
+    where current_setting('transaction_isolation') = 'read committed'  -- see raise_watermark
+      and (target.ms >= pg_sequence_last_value(p_sequence) + 1000
+           or pg_sequence_last_value(p_sequence) > penstock.milliseconds(penstock.clock()))
 $$;
 
 comment on function penstock.raise_time_floor(regclass, timestamptz, interval) is

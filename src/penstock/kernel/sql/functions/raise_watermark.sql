@@ -13,7 +13,9 @@ begin
     -- With nothing ready, every position handed out so far is claimed, aborted or not yet
     -- committed; the sweep brings the last kind back.
     v_target := coalesce(p_lowest - 1, pg_sequence_last_value(v_position.next_pos));
-    if v_target > pg_sequence_last_value(v_position.watermark) then
+    -- An older snapshot does not show what was committed since. Only those may pass it who also sweep.
+    if v_target > pg_sequence_last_value(v_position.watermark)
+       and current_setting('transaction_isolation') = 'read committed' then
         perform setval(v_position.watermark, v_target);
     end if;
 end

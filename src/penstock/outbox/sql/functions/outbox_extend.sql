@@ -10,22 +10,14 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-    v_lease_s integer := (select c.lease_s from penstock.queue_config c where c.queue = 'outbox');
-    -- In the order of tokens, as they are left.
-    v_joint uuid[] := array(
-        select j.token from public.outbox_joint_leases j
-        where j.token in (select t from unnest(p_tokens) as t)
-        order by j.token for no key update);
+    v_until timestamptz := penstock.clock() + make_interval(
+        secs => (select c.lease_s from penstock.queue_config c where c.queue = 'outbox'));
 begin
+    perform app.outbox_part(p_seqs, p_tokens, v_until);
     return query
-        with joint as (
-            update public.outbox_joint_leases j
-            set expires_at = penstock.clock() + make_interval(secs => v_lease_s)
-            where j.token = any (v_joint)
-            returning j.token, j.seqs
-        ), held as (
+        with held as (
             update public.outbox o
-            set lease_expires_at = penstock.clock() + make_interval(secs => v_lease_s)
+            set lease_expires_at = v_until
             from unnest(p_seqs, p_tokens) as f (seq, token)
             where o.seq = f.seq and f.token is not null
               and o.processing_token is not distinct from f.token
@@ -33,7 +25,8 @@ begin
         )
         select f.seq from unnest(p_seqs, p_tokens) as f (seq, token)
         where not exists (select from held h where h.seq = f.seq)
-          and not exists (select from joint j where j.token = f.token and j.seqs @> f.seq);
+          and not exists (select from public.outbox_joint_leases j
+                          where j.token = f.token and j.seqs @> f.seq);
 end
 $$;
 

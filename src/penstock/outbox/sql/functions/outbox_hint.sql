@@ -4,6 +4,8 @@ create or replace function app.outbox_hint(p_table text, p_id uuid) returns bool
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    v_floor bigint := pg_sequence_last_value('penstock.outbox_joint_floor');
 begin
     if p_table is distinct from 'public.outbox'
        and not exists (select from public.outbox_relays r where r.name = p_table) then
@@ -12,8 +14,11 @@ begin
     return exists (
         select from public.outbox o
         where o.id = p_id and (p_table = 'public.outbox' or o.relay = p_table)
-          and (o.pos is not null or o.next_attempt_at <= penstock.clock()
-               or o.lease_expires_at <= penstock.clock()));
+          and (o.next_attempt_at <= penstock.clock() or o.lease_expires_at <= penstock.clock()
+               or (o.pos is not null and not exists (
+                       select from public.outbox_joint_leases j
+                       where j.number > v_floor and j.seqs @> o.seq and o.pos <= j.upto
+                         and j.expires_at > penstock.clock()))));
 end
 $$;
 

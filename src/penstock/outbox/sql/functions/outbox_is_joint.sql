@@ -4,9 +4,9 @@ create or replace function app.outbox_is_joint(p_seq bigint, p_pos bigint) retur
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$
-    select p_pos is not null and (app.outbox_joint() @> p_seq or (p_pos <= case
-        when current_setting('transaction_isolation') <> 'read committed'
-        then pg_sequence_last_value('penstock.outbox_taken') end) is true)
+    select p_pos is not null and (app.outbox_joint() @> p_seq
+        or (not app.outbox_sees_joint()
+            and p_pos <= pg_sequence_last_value('penstock.outbox_taken')))
 $$;
 
 comment on function app.outbox_is_joint(bigint, bigint) is

@@ -49,6 +49,7 @@ begin
     select p_token, p_owner, v_seqs, v_last, penstock.clock() + make_interval(secs => c.lease_s)
     from penstock.queue_config c where c.queue = 'outbox';
     -- Not undone if this transaction is, which costs old snapshots a little time.
+    perform setval('penstock.outbox_joint_xid', pg_current_xact_id()::text::bigint);
     if v_last > pg_sequence_last_value('penstock.outbox_taken') then
         perform setval('penstock.outbox_taken', v_last);
     end if;

@@ -9,7 +9,7 @@ as $$
            extract(epoch from penstock.clock() - t.oldest)::double precision
     from (select o.topic, count(*) as ready, min(o.created_at) as oldest
           from public.outbox o
-          where o.pos is not null and o.route is null
+          where o.pos is not null and o.route is null and not (select app.outbox_joint()) @> o.seq
           group by o.topic) t
     where not exists (
             select from public.outbox_routes r
