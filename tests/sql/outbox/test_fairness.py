@@ -6,7 +6,8 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
-from tests.support.outbox import Leased, SqlOutbox
+from tests.sql.outbox.test_plans import Plans
+from tests.support.outbox import Leased, Routed, SqlOutbox
 
 Session: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -78,3 +79,98 @@ async def test_topics_and_keys_are_respected(conn: Session, outbox: SqlOutbox) -
     assert len(await outbox.claim(topics=["t"])) == 1
     assert await outbox.claim(skip=["other"]) == []
     assert len(await outbox.claim(tenant=tenant)) == 3
+
+
+TAKE = "select tenant_id, seq from app.outbox_claim_for(array['a'], array[$1::int], $2)"
+LOUD, SMALL = UUID(int=1), UUID(int=2)
+
+
+@pytest.fixture
+async def routed(conn: Session) -> Routed:
+    """A destination to which one tenant has sent ten thousand events before another ten."""
+    routed = Routed(conn)
+    await routed.policy(fairness="round_robin")
+    await routed.route("r", "*", to="a")
+    await _fill(conn, LOUD, 10_000)
+    await _fill(conn, SMALL, 10)
+    return routed
+
+
+async def _first_claims(routed: Routed, count: int) -> Counter[UUID | None]:
+    """What a worker with room for 50 is given first."""
+    taken: Counter[UUID | None] = Counter()
+    for _ in range(count):
+        await routed.conn.fetchval("select app.outbox_expand(200)")
+        rows = await routed.conn.fetch(TAKE, 50, uuid4())
+        assert len(rows) == 50
+        taken.update(row["tenant_id"] for row in rows)
+    return taken
+
+
+async def _wait(routed: Routed, *, aside: bool) -> None:
+    """Let all take their route by age, and all but the oldest wait aside."""
+    await routed.policy(fairness="none")
+    await routed.conn.execute("select app.outbox_expand(1000) from generate_series(1, 11)")
+    if aside:
+        await routed.conn.execute("select app.outbox_balance() from generate_series(1, 3)")
+        query = "select count(*) from public.outbox where tenant_id = $1 and pos is not null"
+        assert not await routed.conn.fetchval(query, SMALL)
+    await routed.policy(fairness="round_robin")
+
+
+@pytest.mark.parametrize("state", ["published", "ready", "aside"])
+async def test_a_destination_is_shared_as_well(routed: Routed, state: str) -> None:
+    if state != "published":
+        await _wait(routed, aside=state == "aside")
+    assert (await _first_claims(routed, 2))[SMALL] == 10
+
+
+async def test_without_the_policy_a_destination_goes_by_age(conn: Session, routed: Routed) -> None:
+    await routed.policy(fairness="none")
+    assert (await _first_claims(routed, 2))[SMALL] == 0
+
+
+async def test_shares_of_a_destination_leave_nothing_out_and_nothing_comes_twice(
+    conn: Session,
+) -> None:
+    routed = Routed(conn)
+    await routed.policy(fairness="round_robin")
+    await routed.route("r", "*", to="a")
+    await routed.route("r2", "t", to="a")
+    for tenant in (uuid4(), uuid4(), None):
+        await _fill(conn, tenant, 30)
+    await routed.expand()
+    await conn.execute("select app.outbox_set_aside(10)")
+    seen: list[int] = []
+    while rows := await conn.fetch(TAKE, 25, uuid4()):
+        seen += [row["seq"] for row in rows]
+    assert len(seen) == len(set(seen)) == 180
+
+
+async def test_more_tenants_than_a_destination_has_room_for_have_their_turn(conn: Session) -> None:
+    routed = Routed(conn)
+    await routed.policy(fairness="round_robin")
+    await routed.route("r", "*", to="a")
+    await _fill(conn, LOUD, 300)
+    for _ in range(20):
+        await _fill(conn, uuid4(), 1)
+    await routed.conn.fetch("select app.outbox_expand(1000)")
+    taken: Counter[UUID] = Counter()
+    while len(taken) < 21:
+        rows = await conn.fetch(TAKE, 5, uuid4())
+        assert len(rows) == 5, "the loud one has always more"
+        taken.update(row["tenant_id"] for row in rows)
+
+
+@pytest.mark.parametrize("aside", [False, True])
+async def test_what_a_fair_claim_reads_does_not_grow_with_the_backlog(
+    conn: Session, routed: Routed, aside: bool
+) -> None:
+    await _wait(routed, aside=aside)
+    nodes = await Plans(conn).of(TAKE, 50, uuid4())
+    read = [
+        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        for node in nodes
+    ]
+    assert max(read) <= 100
+    assert {node["Node Type"] for node in nodes} <= {"Index Scan", "Index Only Scan", "Tid Scan"}

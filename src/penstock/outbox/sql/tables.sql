@@ -76,6 +76,11 @@ create index outbox_routed on public.outbox (topic, pos)
     where pos is not null and route is not null;
 create index outbox_aside on public.outbox (topic, seq)
     where next_attempt_at = '9999-12-31 00:00:00+00';
+-- For shares of tenants; without tenants they are empty.
+create index outbox_routed_fair on public.outbox (topic, tenant_id, pos)
+    where pos is not null and route is not null and tenant_id is not null;
+create index outbox_aside_fair on public.outbox (topic, tenant_id, seq)
+    where next_attempt_at = '9999-12-31 00:00:00+00' and tenant_id is not null;
 create index outbox_parent on public.outbox (parent) where parent is not null;
 create index outbox_line on public.outbox (key_hash, turn) where turn is not null;
 

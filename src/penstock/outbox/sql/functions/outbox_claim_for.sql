@@ -22,6 +22,8 @@ declare
     v_allowed integer[];
     v_lease_s integer;
     v_max integer;
+    v_fair boolean;
+    v_shares tid[] := '{}';
     v_tids tid[];
 begin
     perform app.outbox_check_token(p_token);
@@ -31,16 +33,20 @@ begin
     perform app.outbox_tend(false);
     select array_agg(a.name), array_agg(least(a.allowed, 1000)) into v_names, v_allowed
     from app.outbox_allowance(p_destinations, p_limits) a where a.allowed > 0;
-    v_tids := app.outbox_pick_for(v_names, v_allowed);
+    select c.lease_s, c.max_attempts, c.fairness = 'round_robin' into v_lease_s, v_max, v_fair
+    from penstock.queue_config c where c.queue = 'outbox';
+    if v_fair then
+        perform app.outbox_refill_shares(v_names, v_allowed);
+        v_shares := app.outbox_pick_shares(v_names, v_allowed);
+    end if;
+    v_tids := v_shares || app.outbox_pick_for(v_names, v_allowed, v_shares);
     if cardinality(v_tids) < (select sum(a) from unnest(v_allowed) as a)
        and app.outbox_refill(v_names, v_allowed) > 0 then
-        v_tids := app.outbox_pick_for(v_names, v_allowed);
+        v_tids := v_shares || app.outbox_pick_for(v_names, v_allowed, v_shares);
     end if;
     if cardinality(v_tids) = 0 then
         return;
     end if;
-    select c.lease_s, c.max_attempts into v_lease_s, v_max
-    from penstock.queue_config c where c.queue = 'outbox';
     perform app.outbox_spend(v_tids, v_lease_s);
     return query
         with taken as (

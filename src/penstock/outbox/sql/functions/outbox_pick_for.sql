@@ -1,7 +1,8 @@
 -- The range over (topic, pos), and the order by both, leave one index that fits: with an equality the
 -- planner may walk all ready rows in the order of pos instead.
-create or replace function app.outbox_pick_for(p_destinations text[], p_allowed integer[])
-returns tid[]
+create or replace function app.outbox_pick_for(
+    p_destinations text[], p_allowed integer[], p_taken tid[] default '{}'
+) returns tid[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -17,6 +18,13 @@ declare
     v_paused text[] := penstock.paused('topic');
     v_idle uuid[] := app.outbox_paused_tenants();
 begin
+    if cardinality(p_taken) > 0 then
+        p_allowed := array(
+            select a.allowed - (select count(*) from public.outbox o
+                                join public.outbox_routes r on r.route = o.route
+                                where o.ctid = any (p_taken) and r.destination = a.name)
+            from unnest(p_destinations, p_allowed) as a (name, allowed));
+    end if;
     return array(
         select x.tid
         from unnest(p_destinations, p_allowed) as a (name, allowed)
@@ -30,7 +38,7 @@ begin
                   and (o.topic, o.pos) < (r.route, 9223372036854775807)
                   and o.pos is not null and o.route is not null
                   and o.event_topic <> all (v_paused)
-                  and coalesce(o.tenant_id <> all (v_idle), true)
+                  and coalesce(o.tenant_id <> all (v_idle), true) and o.ctid <> all (p_taken)
                 order by o.topic, o.pos limit a.allowed
                 for update skip locked
             ) y
@@ -40,6 +48,6 @@ begin
 end
 $$;
 
-comment on function app.outbox_pick_for(text[], integer[]) is
-    'Lock ready deliveries of destinations, up to a number for each.';
-revoke all on function app.outbox_pick_for(text[], integer[]) from public;
+comment on function app.outbox_pick_for(text[], integer[], tid[]) is
+    'Lock ready deliveries of destinations, up to a number for each, beside those taken already.';
+revoke all on function app.outbox_pick_for(text[], integer[], tid[]) from public;

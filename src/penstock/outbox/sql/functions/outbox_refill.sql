@@ -1,4 +1,3 @@
--- A suspect only gets its time back: outbox_bring_suspect lets them run, one of a route after the other.
 create or replace function app.outbox_refill(p_destinations text[], p_allowed integer[])
 returns integer
 language plpgsql
@@ -9,10 +8,8 @@ set jit = off
 set enable_bitmapscan = off
 set enable_sort = off
 as $$
-declare
-    v_tids tid[];
 begin
-    v_tids := array(
+    return app.outbox_bring_aside(array(
         select x.tid
         from unnest(p_destinations, p_allowed) as a (name, allowed)
         join public.outbox_routes r on r.destination = a.name and r.enabled
@@ -22,13 +19,7 @@ begin
               and o.next_attempt_at = '9999-12-31 00:00:00+00'
             order by o.topic, o.seq limit least(a.allowed * 10, 1000)
             for update skip locked
-        ) x);
-    update public.outbox o
-    set pos = case when o.error_code is distinct from 'ZOMBIE_SUSPECT'
-                   then nextval('penstock.outbox_next') end,
-        next_attempt_at = case when o.error_code = 'ZOMBIE_SUSPECT' then penstock.clock() end
-    where o.ctid = any (v_tids);
-    return cardinality(v_tids);
+        ) x));
 end
 $$;
 
