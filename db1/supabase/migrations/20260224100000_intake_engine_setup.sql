@@ -453,6 +453,33 @@ comment on function penstock.is_paused(text) is 'Whether a target is paused righ
 revoke all on function penstock.is_paused(text) from public;
 grant execute on function penstock.is_paused(text) to penstock_operator, penstock_readonly;
 
+-- kernel/functions/keep_days.sql
+create or replace function penstock.keep_days(p_table text, p_keep interval) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_today date := (penstock.clock() at time zone 'UTC')::date;
+    v_before date := least((v_today - p_keep)::date, v_today);
+    v_part text;
+begin
+    perform penstock.make_days(p_table);
+    for v_part in
+        select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+        where i.inhparent = format('public.%I', p_table)::regclass
+          and c.relname ~ '_[0-9]{8}$'
+          and to_date(right(c.relname, 8), 'YYYYMMDD') < v_today - p_keep
+          and to_date(right(c.relname, 8), 'YYYYMMDD') < v_today
+    loop
+        execute format('drop table public.%I', v_part);
+    end loop;
+    return penstock.purge_default(p_table, v_before::timestamp at time zone 'UTC');
+end
+$$;
+comment on function penstock.keep_days(text, interval) is
+    'Make daily partitions ahead and remove what is past retention; rows of the default partition removed.';
+revoke all on function penstock.keep_days(text, interval) from public;
+
 -- kernel/functions/late_result.sql
 create or replace function penstock.late_result(
     p_queue text, p_item_id uuid, p_token uuid, p_epoch bigint, p_verdict text, p_code text
@@ -466,6 +493,44 @@ $$;
 comment on function penstock.late_result(text, uuid, uuid, bigint, text, text) is
     'Keep an outcome whose lease was lost.';
 revoke all on function penstock.late_result(text, uuid, uuid, bigint, text, text) from public;
+
+-- kernel/functions/make_days.sql
+create or replace function penstock.make_days(p_table text) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_today date := (penstock.clock() at time zone 'UTC')::date;
+    v_guard text := p_table || '_no_truncate';
+    v_guarded boolean := exists (
+        select from pg_trigger t
+        where t.tgrelid = format('public.%I', p_table)::regclass and t.tgname = v_guard);
+    v_day date;
+    v_part text;
+begin
+    for v_day in select v_today + i from generate_series(0, 14) as i loop
+        v_part := p_table || '_' || to_char(v_day, 'YYYYMMDD');
+        continue when to_regclass('public.' || quote_ident(v_part)) is not null;
+        begin
+            execute format(
+                'create table public.%I partition of public.%I for values from (%L) to (%L)',
+                v_part, p_table, v_day::timestamp at time zone 'UTC',
+                (v_day + 1)::timestamp at time zone 'UTC');
+        exception when check_violation then
+            continue;
+        end;
+        execute format('alter table public.%I enable row level security', v_part);
+        execute format('comment on table public.%I is %L', v_part, 'One day of ' || p_table);
+        continue when not v_guarded;
+        execute format(
+            'create trigger %I before truncate on public.%I '
+            'for each statement execute function penstock.refuse_change()', v_guard, v_part);
+        execute format('alter table public.%I enable always trigger %I', v_part, v_guard);
+    end loop;
+end
+$$;
+comment on function penstock.make_days(text) is 'Make the daily partitions of the next two weeks.';
+revoke all on function penstock.make_days(text) from public;
 
 -- kernel/functions/may_run.sql
 create or replace function penstock.may_run(p_product text) returns boolean
@@ -617,6 +682,49 @@ revoke all on function penstock.policy(text) from public;
 grant execute on function penstock.policy(text)
     to penstock_outbox_executor, penstock_intake_executor, penstock_payments_executor,
        penstock_inbox_executor, penstock_operator, penstock_readonly;
+
+-- kernel/functions/purge_default.sql
+create or replace function penstock.purge_default(p_table text, p_before timestamptz) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+    v_default text := p_table || '_default';
+    v_guard text := p_table || '_append_only';
+    v_time text := (
+        select a.attname from pg_partitioned_table p
+        join pg_attribute a on a.attrelid = p.partrelid and a.attnum = p.partattrs[0]
+        where p.partrelid = format('public.%I', p_table)::regclass);
+    v_guarded boolean := exists (
+        select from pg_trigger t
+        where t.tgrelid = format('public.%I', v_default)::regclass and t.tgname = v_guard);
+    v_old boolean;
+    v_count integer;
+begin
+    execute format('select exists (select from public.%1$I where %2$I < $1)', v_default, v_time)
+    into v_old using p_before;
+    if not v_old then
+        return 0;
+    end if;
+    if v_guarded then
+        execute format('alter table public.%I disable trigger %I', v_default, v_guard);
+    end if;
+    execute format(
+        'delete from public.%1$I where ctid = any (array(select ctid from public.%1$I '
+        'where %2$I < $1 order by %2$I limit 10000 for update skip locked))', v_default, v_time)
+    using p_before;
+    get diagnostics v_count = row_count;
+    if v_guarded then
+        execute format('alter table public.%I enable always trigger %I', v_default, v_guard);
+    end if;
+    return v_count;
+end
+$$;
+comment on function penstock.purge_default(text, timestamptz) is
+    'Delete rows of a default partition from before a day, at most 10000; returns how many.';
+revoke all on function penstock.purge_default(text, timestamptz) from public;
 
 -- kernel/functions/put_job.sql
 create or replace function penstock.put_job(
@@ -1125,7 +1233,7 @@ end
 $$;
 
 -- kernel: function bodies
-set local penstock.argument = 'audit.record penstock.alert penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.late_result penstock.may_run penstock.milliseconds penstock.net_due penstock.note_deaths penstock.pause_target penstock.paused penstock.policy penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.take_deaths penstock.time_floor penstock.uuidv7';
+set local penstock.argument = 'audit.record penstock.alert penstock.begin_sweep penstock.claim_jobs penstock.clock penstock.create_position penstock.discard penstock.end_sweep penstock.farewell penstock.fingerprint penstock.finish_job penstock.heartbeat penstock.install_views penstock.is_paused penstock.keep_days penstock.late_result penstock.make_days penstock.may_run penstock.milliseconds penstock.net_due penstock.note_deaths penstock.pause_target penstock.paused penstock.policy penstock.purge_default penstock.put_job penstock.put_queue_config penstock.put_schedule penstock.raise_time_floor penstock.raise_watermark penstock.refuse_change penstock.replay penstock.resume_target penstock.story penstock.take_deaths penstock.time_floor penstock.uuidv7';
 -- Functions are loaded unchecked, because tables come after them; their bodies are checked here.
 do $check$
 declare
@@ -1164,7 +1272,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', 'acbdc2f013d798b7b0eecfceb44ecbac5f01dc8978024336bd80c813be271aba')
+values ('kernel', 1, 'definitions', 'c95f2fd058d2bf33eaeb784aa4739887dd0364c02ab7c662a9acecb51a258bd7')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1181,7 +1289,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', 'b4f97feb29a4125fa8c8370d4948fb00bd9e1fc9f1ec994d4df6f55fcca7dd65')
+values ('file kernel/functions', 'file', 'kernel', '1', 'a298fef3954d23fb1dcfcff6d24b7c7aeae5fc89308b4f9005b0948bedaf69cf')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

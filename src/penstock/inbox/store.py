@@ -21,7 +21,7 @@ from penstock.inbox.model import (
     Taken,
 )
 from penstock.kernel.connections import SyncConnection
-from penstock.kernel.database import call
+from penstock.kernel.database import call, purge
 from penstock.kernel.queue import Connection
 
 Rows = Sequence[Mapping[str, Any]]
@@ -216,8 +216,8 @@ async def keep(conn: Connection) -> None:
 
 
 async def partitions(conn: Connection) -> None:
-    """Make the partitions of the days ahead and drop those past retention."""
-    await call(conn, "select webhook.inbox_partitions()")
+    """Make the partitions of the days ahead and remove what is past retention."""
+    await purge(conn, "select webhook.inbox_partitions() as count")
 
 
 async def begin_effect(

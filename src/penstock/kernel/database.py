@@ -29,6 +29,7 @@ from penstock.kernel.queue import Connection
 
 PooledConnection: TypeAlias = kept.PooledConnection
 
+PURGE_BATCH = 10_000  # as in the SQL functions
 POOLER_PORTS = frozenset({6432, 6543})
 CONNECTION_ERRORS: tuple[type[Exception], ...] = (
     OSError,  # includes TimeoutError
@@ -128,6 +129,12 @@ async def call(conn: Connection, query: str, *args: object) -> Sequence[Mapping[
                 raise
             raise ours from error
     raise AssertionError("the last try returns or raises")
+
+
+async def purge(conn: Connection, query: str) -> None:
+    """Repeat a purge while it finds full batches: one a run would fall behind a busy producer."""
+    while (await call(conn, query))[0]["count"] >= PURGE_BATCH:
+        pass
 
 
 async def _rollback(transaction: Transaction) -> None:

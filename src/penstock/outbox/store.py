@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.kernel.connections import SyncConnection
-from penstock.kernel.database import call
+from penstock.kernel.database import call, purge
 from penstock.kernel.queue import Connection
 
 Rows = Sequence[Mapping[str, Any]]
@@ -41,7 +41,6 @@ _CLAIM_JOINT = (
     CLAIMED
     + " from app.outbox_claim_joint($1::integer, $2::uuid, $3::uuid, $4::text[], $5::text[])"
 )
-PURGE_BATCH = 10_000  # as in the SQL functions
 _FINISH = "select seq from app.outbox_finish($1::bigint[], $2::uuid[], $3::uuid[])"
 _MARK_FAILED = (
     "select seq from app.outbox_mark_failed($1::bigint[], $2::uuid[], $3::uuid[], $4::text[],"
@@ -170,8 +169,8 @@ async def call_function(conn: Connection, function: str, events: bytes) -> None:
 
 
 async def partitions(conn: Connection) -> None:
-    """Make the partitions of the days ahead and drop those past retention."""
-    await call(conn, "select app.outbox_partitions()")
+    """Make the partitions of the days ahead and remove what is past retention."""
+    await purge(conn, "select app.outbox_partitions() as count")
 
 
 async def check_keys(conn: Connection) -> None:
@@ -181,18 +180,12 @@ async def check_keys(conn: Connection) -> None:
 
 async def purge_dedupe(conn: Connection) -> None:
     """Forget dedupe keys that are past their time, batch by batch until none is left."""
-    await _purge(conn, "select app.outbox_purge_dedupe() as count")
+    await purge(conn, "select app.outbox_purge_dedupe() as count")
 
 
 async def purge_relays(conn: Connection) -> None:
     """Delete rows of relay tables that were sent long enough ago, batch by batch."""
-    await _purge(conn, "select app.outbox_purge_relays() as count")
-
-
-async def _purge(conn: Connection, query: str) -> None:
-    """Repeat a purge while it finds full batches: one a run would fall behind a busy producer."""
-    while (await call(conn, query))[0]["count"] >= PURGE_BATCH:
-        pass
+    await purge(conn, "select app.outbox_purge_relays() as count")
 
 
 async def remove_step(conn: Connection, route: str | None = None) -> Mapping[str, Any]:

@@ -6,6 +6,8 @@ import asyncpg
 import pytest
 from tests.support.outbox import SqlOutbox
 
+from penstock.outbox import store
+
 
 async def _days(conn: "asyncpg.Connection[asyncpg.Record]", table: str) -> list[str]:
     rows = await conn.fetch(
@@ -109,3 +111,67 @@ async def test_retention_is_a_day_at_least(
     with pytest.raises(asyncpg.CheckViolationError):
         await outbox.policy(retention=retention)
     await outbox.policy(retention=timedelta(days=1))
+
+
+DEFAULTS = """select (select count(*) from public.outbox_archive_default),
+                     (select count(*) from public.outbox_attempts_default)"""
+OLD = """insert into public.outbox_archive (seq, id, topic, payload, headers, created_at,
+             lease_epoch, total_attempts, replay_count, state, delivered_at)
+         select n, gen_random_uuid(), 't', '{}', '{}', t.at, 1, 1, 0, 'DELIVERED', t.at
+         from generate_series(1, $1::int) as n,
+              (select penstock.clock() - interval '30 days' as at) as t"""
+
+
+async def _in_defaults(conn: "asyncpg.Connection[asyncpg.Record]") -> tuple[int, int]:
+    row = await conn.fetchrow(DEFAULTS)
+    assert row is not None
+    return row[0], row[1]
+
+
+async def test_rows_of_a_day_without_a_partition_go_in_their_time(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    outbox = SqlOutbox(conn)
+    await outbox.make_clock_settable()
+    await outbox.advance(timedelta(days=40))
+    await outbox.publish(3)
+    done, failed, _ = await outbox.claim()
+    await outbox.finish([done])
+    await outbox.fail([failed], delay_s=0)
+    for days, left in ((0, 1), (6, 1), (2, 0)):
+        await outbox.advance(timedelta(days=days))
+        await conn.execute("set role penstock_outbox_executor")
+        await conn.execute("select app.outbox_partitions()")
+        await conn.execute("reset role")
+        assert await _in_defaults(conn) == (left, left)
+    assert await conn.fetchval("select count(*) from public.outbox") == 2
+
+
+async def test_what_is_left_behind_goes_in_steps(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    await conn.execute(OLD, 10_003)
+    assert await conn.fetchval("select app.outbox_partitions()") == 10_000
+    assert await _in_defaults(conn) == (3, 0)
+    await conn.execute(OLD, 10_000)
+    await store.partitions(conn)
+    assert await _in_defaults(conn) == (0, 0)
+
+
+async def test_the_default_partition_stays_append_only(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    await conn.execute(
+        """insert into public.outbox_attempts
+               (seq, event_id, lease_token, lease_epoch, outcome, ended_at)
+           select 1, gen_random_uuid(), gen_random_uuid(), 1, 'RETRY', penstock.clock() - age
+           from unnest(array[interval '30 days', interval '-300 days']) as age"""
+    )
+    for expected in (2, 1):
+        assert await _in_defaults(conn) == (0, expected)
+        for change in ("delete from", "update", "truncate"):
+            to = " set seq = 2" if change == "update" else ""
+            with pytest.raises(asyncpg.PostgresError) as refused:
+                await conn.execute(f"{change} public.outbox_attempts_default{to}")
+            assert refused.value.sqlstate == "PN106"
+        await conn.execute("select app.outbox_partitions()")

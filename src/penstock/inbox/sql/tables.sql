@@ -120,6 +120,8 @@ create table public.webhook_events_archive (
 create table public.webhook_events_archive_default
     partition of public.webhook_events_archive default;
 create index webhook_events_archive_id on public.webhook_events_archive (id);
+create index webhook_events_archive_default_time
+    on public.webhook_events_archive_default (processed_at);
 comment on table public.webhook_events_archive is 'Finished events by day; retention drops days.';
 comment on table public.webhook_events_archive_default is
     'Catches rows of a day without a partition.';
@@ -138,6 +140,7 @@ create table public.webhook_attempts (
 ) partition by range (ended_at);
 create table public.webhook_attempts_default partition of public.webhook_attempts default;
 create index webhook_attempts_event on public.webhook_attempts (id);
+create index webhook_attempts_default_time on public.webhook_attempts_default (ended_at);
 comment on table public.webhook_attempts is 'How each unsuccessful attempt ended; append-only.';
 comment on table public.webhook_attempts_default is 'Catches rows of a day without a partition.';
 

@@ -23,7 +23,7 @@ create or replace trigger webhook_attempts_append_only
     for each row execute function penstock.refuse_change();
 alter table public.webhook_attempts enable always trigger webhook_attempts_append_only;
 
--- A TRUNCATE trigger belongs to one table: inbox_partitions gives every partition its own.
+-- A TRUNCATE trigger belongs to one table: penstock.make_days gives every day its own.
 create or replace trigger webhook_attempts_no_truncate
     before truncate on public.webhook_attempts
     for each statement execute function penstock.refuse_change();

@@ -148,6 +148,7 @@ create table public.outbox_archive_default partition of public.outbox_archive de
 create index outbox_archive_time on public.outbox_archive using brin (delivered_at)
     with (pages_per_range = 16, autosummarize = on);
 create index outbox_archive_id on public.outbox_archive (id);
+create index outbox_archive_default_time on public.outbox_archive_default (delivered_at);
 create index outbox_archive_event on public.outbox_archive (event_id) where event_id is not null;
 
 comment on table public.outbox_archive is 'Finished events by day; retention drops whole days.';
@@ -168,6 +169,7 @@ create table public.outbox_attempts (
 ) partition by range (ended_at);
 create table public.outbox_attempts_default partition of public.outbox_attempts default;
 create index outbox_attempts_event on public.outbox_attempts (event_id);
+create index outbox_attempts_default_time on public.outbox_attempts_default (ended_at);
 
 comment on table public.outbox_attempts is 'How each unsuccessful attempt ended; append-only.';
 comment on table public.outbox_attempts_default is 'Catches rows of a day without a partition.';

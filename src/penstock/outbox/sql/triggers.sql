@@ -27,7 +27,7 @@ create or replace trigger outbox_attempts_append_only
     for each row execute function penstock.refuse_change();
 alter table public.outbox_attempts enable always trigger outbox_attempts_append_only;
 
--- A TRUNCATE trigger belongs to one table: outbox_partitions gives every partition its own.
+-- A TRUNCATE trigger belongs to one table: penstock.make_days gives every day its own.
 create or replace trigger outbox_attempts_no_truncate
     before truncate on public.outbox_attempts
     for each statement execute function penstock.refuse_change();
