@@ -113,6 +113,11 @@ class Penstock:
         settings = self._settings
         database = self._database(settings.require_database())
         await database.open()
+        try:
+            await self.outbox.open(database)
+        except BaseException:
+            await database.close()
+            raise
         ledger: Database | None = None
         if settings.ledger_url is not None:
             # Opened by the product that needs it: an outage there must not stop the others.

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
+import asyncpg
 import msgspec
+import psycopg
 import pydantic
 import pytest
 from tests.support.jobs import Connection, work
 
-from penstock import Event, Penstock, SchemaChanged
+from penstock import Event, Penstock, SchemaChanged, Topic
 from penstock.outbox.schemas import differences, schema_of
 
 
@@ -165,3 +167,116 @@ def test_schemas_of_all_kinds_of_models() -> None:
     assert order is not None
     assert order["properties"]["lines"]["items"]["required"] == ["sku"]
     assert "title" in order["properties"]
+
+
+ORDER = Order(1, [])
+TEXT = OrderByText("one", [])
+
+
+def _producer(url: str, model: Any) -> Topic[Any]:
+    """A process that publishes and handles nothing."""
+    return Penstock(url).outbox.topic("orders", model)
+
+
+async def _published(conn: Connection) -> int:
+    count: int = await conn.fetchval("select count(*) from public.outbox")
+    return count
+
+
+async def test_who_only_publishes_keeps_its_schemas_when_it_opens(
+    database_url: str, conn: Connection
+) -> None:
+    ps = Penstock(database_url)
+    topic = ps.outbox.topic("orders", Order)
+    async with ps, ps.transaction() as tx:
+        assert await _versions(conn) == [1], "before and beside the transaction"
+        await topic.publish(tx, ORDER)
+    other = Penstock(database_url)
+    other.outbox.topic("orders", OrderByText)
+    with pytest.raises(SchemaChanged, match=r"\$\.number has another type"):
+        async with other:
+            pass
+    assert not other.is_open
+
+
+async def test_without_opening_the_schema_comes_with_the_first_event(
+    database_url: str, conn: Connection
+) -> None:
+    topic = _producer(database_url, Order)
+    undone = conn.transaction()
+    await undone.start()
+    await topic.publish(conn, ORDER)
+    await undone.rollback()
+    assert await _versions(conn) == []
+    for _ in range(2):
+        async with conn.transaction():
+            await topic.publish(conn, ORDER)
+    assert await _versions(conn) == [1]
+    changed = _producer(database_url, OrderByText)
+    async with conn.transaction():
+        with pytest.raises(SchemaChanged, match=r"\$\.number has another type"):
+            await changed.publish(conn, TEXT)
+        with pytest.raises(SchemaChanged):
+            await changed.publish_many(conn, [TEXT])
+        await topic.publish_many(conn, [ORDER])
+    assert await _published(conn) == 3
+
+
+async def test_so_it_does_on_a_blocking_connection(database_url: str, conn: Connection) -> None:
+    topic, changed = _producer(database_url, Order), _producer(database_url, OrderByText)
+    with psycopg.connect(database_url) as user:
+        topic.publish_sync(user, ORDER)
+        user.commit()
+        topic.publish_many_sync(user, [ORDER])
+        with pytest.raises(SchemaChanged):
+            changed.publish_sync(user, TEXT)
+        with pytest.raises(SchemaChanged):
+            changed.publish_many_sync(user, [TEXT])
+    assert await _published(conn) == 2
+    assert await _versions(conn) == [1]
+
+
+async def test_producers_do_not_wait_for_each_others_first_event(
+    database_url: str, conn: Connection
+) -> None:
+    first, second = _producer(database_url, Order), _producer(database_url, OrderByText)
+    other = await asyncpg.connect(database_url, command_timeout=10)
+    try:
+        async with conn.transaction():
+            await first.publish(conn, ORDER)
+            async with other.transaction():
+                await second.publish(other, TEXT)
+        async with other.transaction():
+            with pytest.raises(SchemaChanged):
+                await second.publish(other, TEXT)
+        async with other.transaction(isolation="repeatable_read"):
+            with pytest.raises(SchemaChanged):
+                await second.publish(other, TEXT)
+    finally:
+        await other.close()
+
+
+async def test_a_producers_role_adds_to_what_is_kept_and_takes_nothing_away(
+    database_url: str, conn: Connection
+) -> None:
+    as_producer = f"{database_url}&role=penstock_outbox_ingest"
+    for model in (Order, OrderWithNote, Order):
+        ps = Penstock(as_producer)
+        ps.outbox.topic("orders", model)
+        async with ps:
+            pass
+    kept = "select schema::text from public.outbox_schemas"
+    before = await conn.fetchval(kept)
+    assert '"note"' in before
+    await conn.execute("set role penstock_outbox_ingest")
+    await conn.execute("select app.outbox_put_schema('orders', 1, '{}', true)")
+    await conn.execute("reset role")
+    assert await conn.fetchval(kept) == before
+
+
+async def test_who_may_not_publish_opens_all_the_same(database_url: str, conn: Connection) -> None:
+    ps = Penstock(f"{database_url}&role=penstock_readonly")
+    ps.outbox.topic("orders", Order)
+    async with ps:
+        assert ps.is_open
+    assert await _versions(conn) == []

@@ -1,4 +1,4 @@
-"""The JSON Schema of each topic and version: kept in the database, compared when a worker starts.
+"""The JSON Schema of each topic and version: kept in the database, compared once by each process.
 
 Events outlive deployments: what was published under a version must still be readable under it, by
 old code and by new. So within one version only optional fields may come and go.

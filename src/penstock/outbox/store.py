@@ -50,6 +50,15 @@ _EXTEND = (
     "select array(select seq from app.outbox_extend($1::bigint[], $2::uuid[])) as lost,"
     " (select lease_s from penstock.policy('outbox')) as lease_s"
 )
+_PROPOSE_SCHEMA = (
+    "select app.outbox_propose_schema($1::text, $2::text::integer, $3::text::jsonb)::text as kept"
+)
+_MAY_PUT_SCHEMA = """
+select coalesce(has_schema_privilege(p.pronamespace, 'usage')
+                and has_function_privilege(p.oid, 'execute'), false) as may
+from (select to_regprocedure('app.outbox_put_schema(text,integer,jsonb,boolean)') as oid) f
+left join pg_proc p on p.oid = f.oid
+"""
 _RELEASE = "select app.outbox_release($1::bigint[], $2::uuid[]) as count"
 
 
@@ -116,6 +125,23 @@ async def put_schema(conn: Connection, *args: object) -> str:
     query = "select app.outbox_put_schema($1::text, $2::integer, $3::text::jsonb, $4)::text as kept"
     rows = await call(conn, query, *args)
     kept: str = rows[0]["kept"]
+    return kept
+
+
+async def may_put_schema(conn: Connection) -> bool:
+    """Whether there is an outbox here that this login may publish to; asking breaks nothing."""
+    return bool((await call(conn, _MAY_PUT_SCHEMA))[0]["may"])
+
+
+async def propose_schema(conn: Connection, *args: str) -> str | None:
+    """The kept schema of a topic's version; None: this one is kept with the event, ask again."""
+    kept: str | None = (await call(conn, _PROPOSE_SCHEMA, *args))[0]["kept"]
+    return kept
+
+
+def propose_schema_sync(conn: SyncConnection, *args: str) -> str | None:
+    """The same on a blocking connection."""
+    kept: str | None = conn.fetch(_PROPOSE_SCHEMA, *args)[0]["kept"]
     return kept
 
 

@@ -36,19 +36,18 @@ from penstock.kernel.ids import uuid7
 from penstock.kernel.injection import Resources, plan_for
 from penstock.kernel.lending import Lending
 from penstock.kernel.plain import bind
-from penstock.kernel.queue import Connection
 from penstock.kernel.scheduler import Job
 from penstock.kernel.traces import Traces
 from penstock.kernel.worker import Assignment
 from penstock.outbox import batches, destinations, store
 from penstock.outbox.claims import Claims
 from penstock.outbox.envelope import VERSION_HEADER
-from penstock.outbox.errors import PayloadRefused, SchemaChanged
+from penstock.outbox.errors import PayloadRefused
 from penstock.outbox.model import QUEUE, Json, PublishOptions, Story
 from penstock.outbox.queue import OutboxEnding, OutboxQueue
+from penstock.outbox.registry import Registry
 from penstock.outbox.relay import Relay
 from penstock.outbox.routes import check_names, routes_of
-from penstock.outbox.schemas import differences, merged, schema_of
 
 T = TypeVar("T")
 _OPTIONS = frozenset(PublishOptions.__annotations__)
@@ -68,6 +67,7 @@ class Outbox:
         self._resources = resources
         self._database = database
         self._topics: dict[str, Topic[Any]] = {}
+        self.registry = Registry()
         self.registrations: list[Registration] = []
 
     def topic(self, name: str, model: type[T], *, version: int = 1) -> "Topic[T]":
@@ -87,9 +87,10 @@ class Outbox:
         self, conn: AsyncConn, topic: str, data: Json, **options: Unpack[PublishOptions]
     ) -> UUID:
         """Publish JSON to a topic by name; for payloads without a model."""
-        return await _publish(
-            conn, _arguments(topic, _encoded(data), version=1, options=options), options
-        )
+        arguments = _arguments(topic, _encoded(data), version=1, options=options)
+        user = adapt(conn)
+        await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
+        return await store.publish(user, arguments)
 
     async def cancel(self, conn: AsyncConn, event: UUID, *, reason: str) -> bool:
         """Withdraw an event; false when it is in flight, finished, or not there."""
@@ -99,6 +100,18 @@ class Outbox:
         """Everything known about one event but its payload; raises NotFound."""
         async with self._database().connection() as conn:
             return msgspec.json.decode(await store.story(conn, event), type=Story)
+
+    async def open(self, database: Database) -> None:
+        """Keep the schemas of the topics declared so far; raises SchemaChanged if one does not fit.
+
+        Where there is no outbox, or none for this login, nobody publishes and there is nothing to
+        keep.
+        """
+        if not self._topics:
+            return
+        async with database.connection() as conn:
+            if await store.may_put_schema(conn):
+                await self.registry.register(conn, self._topics.values())
 
     def kinds(self) -> list[type]:
         """The resources that the handlers ask for."""
@@ -111,9 +124,8 @@ class Outbox:
         async with lending.database.connection() as conn:
             if not routes and not await destinations.may_serve(conn):
                 return None  # a worker of other queues, with rights for those
-            for topic in self._topics.values() if routes else ():
-                await _check_schema(conn, topic)
             if routes:
+                await self.registry.register(conn, self._topics.values())
                 await store.register(
                     conn,
                     [route.name for route in routes],
@@ -187,7 +199,10 @@ class Topic(Generic[T]):
         arguments = _arguments(
             self.name, self._encoded(data), version=self.version, options=options
         )
-        return await _publish(conn, arguments, options)
+        user = adapt(conn)
+        await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
+        await self._outbox.registry.check(user, self)
+        return await store.publish(user, arguments)
 
     def publish_sync(self, conn: SyncConn, data: T, **options: Unpack[PublishOptions]) -> UUID:
         """The same on a blocking connection: psycopg, SQLAlchemy or Django."""
@@ -196,6 +211,7 @@ class Topic(Generic[T]):
         arguments = _arguments(
             self.name, self._encoded(data), version=self.version, options=options
         )
+        self._outbox.registry.check_sync(user, self)
         return store.publish_sync(user, arguments)
 
     async def publish_many(
@@ -208,6 +224,7 @@ class Topic(Generic[T]):
         user = adapt(conn)
         await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
         topic, *rest = self._shared(options)
+        await self._outbox.registry.check(user, self)
         return await batches.send_all(
             map(self._encoded, data),
             lambda events: store.publish_many(user, [topic, events, *rest]),
@@ -220,6 +237,7 @@ class Topic(Generic[T]):
         user = adapt_sync(conn)
         require_transaction_sync(user, autocommit_ok=options.get("autocommit_ok", False))
         topic, *rest = self._shared(options)
+        self._outbox.registry.check_sync(user, self)
         return batches.send_all_sync(
             map(self._encoded, data),
             lambda events: store.publish_many_sync(user, [topic, events, *rest]),
@@ -284,25 +302,6 @@ class Topic(Generic[T]):
                 f" not {type(data).__qualname__}"
             )
         return _encoded(data)
-
-
-async def _publish(conn: AsyncConn, arguments: list[str | None], options: PublishOptions) -> UUID:
-    user = adapt(conn)
-    await require_transaction(user, autocommit_ok=options.get("autocommit_ok", False))
-    return await store.publish(user, arguments)
-
-
-async def _check_schema(conn: Connection, topic: Topic[Any]) -> None:
-    """Keep the topic's schema; raises SchemaChanged if the kept one of its version does not fit."""
-    schema = schema_of(topic.model)
-    if schema is None:
-        return
-    mine = (topic.name, topic.version)
-    kept = msgspec.json.decode(await store.put_schema(conn, *mine, encode(schema), False))
-    if found := list(differences(kept, schema)):
-        raise SchemaChanged(f"topic {topic.name}, version {topic.version}: {'; '.join(found[:5])}")
-    if (known := merged(kept, schema)) != kept:
-        await store.put_schema(conn, *mine, encode(known), True)
 
 
 def _arguments(

@@ -1,3 +1,4 @@
+-- A producer may only add to what is kept: workers go by it.
 create or replace function app.outbox_put_schema(
     p_topic text, p_version integer, p_schema jsonb, p_replace boolean default false
 ) returns jsonb
@@ -11,7 +12,8 @@ begin
     values (p_topic, p_version, p_schema)
     on conflict (topic, version) do update
         set schema = excluded.schema, changed_at = penstock.clock()
-        where p_replace and s.schema <> excluded.schema;
+        where p_replace and s.schema <> excluded.schema
+          and (excluded.schema @> s.schema or penstock.may_run('outbox'));
     select s.schema into v_known from public.outbox_schemas s
     where s.topic = p_topic and s.version = p_version;
     return v_known;
@@ -22,4 +24,4 @@ comment on function app.outbox_put_schema(text, integer, jsonb, boolean) is
     'Keep the JSON Schema of a topic''s version if it is new, or replace it; returns the kept one.';
 revoke all on function app.outbox_put_schema(text, integer, jsonb, boolean) from public;
 grant execute on function app.outbox_put_schema(text, integer, jsonb, boolean)
-    to penstock_outbox_executor;
+    to penstock_outbox_ingest, penstock_outbox_executor;
