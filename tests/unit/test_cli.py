@@ -209,3 +209,14 @@ def test_config_shows_numbers_as_they_are_typed(cli: Cli) -> None:
 
 def test_an_error_without_words_of_its_own_says_its_title_once(cli: Cli) -> None:
     assert cli("stats").err.splitlines()[0] == "PN002 no database named"
+
+
+@pytest.mark.parametrize("noun", ["source", "destination"])
+@pytest.mark.parametrize("given", [(), ("--secret", "env:NEW", "--finish"), ("--secret", "s3cr3t")])
+def test_rotating_takes_one_new_reference_or_ends_the_old_ones(
+    cli: Cli, noun: str, given: tuple[str, ...]
+) -> None:
+    ran = cli(noun, "rotate", "acme", *given, "--reason", "r", "--yes")
+    assert ran.code == 2
+    assert ran.err.startswith("PN005 wrong usage: ")
+    assert "s3cr3t" not in ran.out + ran.err

@@ -13,11 +13,12 @@ import msgspec
 
 from penstock.cli.invocation import Invocation, reason_option, warn_of_secrets, yes_option
 from penstock.cli.output import Column
-from penstock.cli.values import operator_name
+from penstock.cli.rotating import check_references, rotate_command
+from penstock.cli.values import operator_name, parse_pairs
+from penstock.kernel.database import PooledConnection
 from penstock.kernel.errors import MissingExtra, NotFound, WrongUsage
 from penstock.kernel.finisher import verdict_name
 from penstock.kernel.ids import uuid7
-from penstock.kernel.references import is_reference
 from penstock.kernel.verdict import Done, Verdict
 from penstock.outbox import destinations
 from penstock.outbox.destinations import DestinationStats, Row
@@ -113,9 +114,8 @@ def add(
     **limits: Any,
 ) -> None:
     """Add a destination, or change the settings of the one of that NAME that are given."""
-    for reference in references:
-        _check_reference(reference)
-    config = {**_config(pairs), **({} if url is None else {"url": url})}
+    check_references(references)
+    config = {**parse_pairs(pairs), **({} if url is None else {"url": url})}
     values: dict[str, Any] = {key: value for key, value in limits.items() if value is not None}
     if references:
         values["secret_refs"] = list(references)
@@ -133,27 +133,6 @@ def add(
     out.confirm(f"Write destination {name}?", yes=yes)
     audit_id = invocation.run(_put(invocation, name, values, kind=kind, reason=reason))
     out.done(f"destination {name} is written", audit_id=audit_id, destination=name)
-
-
-def _config(pairs: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals:
-            raise WrongUsage(f"{pair!r} is not NAME=VALUE")
-        try:
-            found[key] = json.loads(text)
-        except ValueError:
-            found[key] = text
-    return found
-
-
-def _check_reference(reference: str) -> None:
-    if not is_reference(reference):
-        raise WrongUsage(
-            "a secret is named by env:NAME or file:PATH, never written down",
-            todo="put the secret into a variable or a file and name that.",
-        )
 
 
 def _check(invocation: Invocation, one: Destination) -> None:
@@ -214,40 +193,11 @@ def _switch(invocation: Invocation, name: str, on: bool, *, reason: str, yes: bo
     invocation.out.done(f"{verb}d {name}", audit_id=audit_id, destination=name)
 
 
-@destination.command()
-@click.argument("name")
-@click.option("--secret", "reference", help="The new secret: env:NAME or file:PATH.")
-@click.option("--finish", is_flag=True, help="Keep only the newest; the old ones end.")
-@reason_option
-@yes_option
-@click.pass_obj
-def rotate(
-    invocation: Invocation,
-    *,
-    name: str,
-    reference: str | None,
-    finish: bool,
-    reason: str,
-    yes: bool,
-) -> None:
-    """Put a new secret first; old ones sign too, until `rotate --finish`."""
-    if (reference is None) != finish:
-        raise WrongUsage("give either --secret or --finish")
-    if reference is not None:
-        _check_reference(reference)
-    out = invocation.out
-    plan = "old secrets end" if finish else f"new secret {reference}"
-    out.plan([f"destination {name}: {plan}"])
-    warn_of_secrets(invocation, [reference] if reference else [])
-    out.confirm(f"Rotate {name}?", yes=yes)
+async def _rotate(conn: PooledConnection, name: str, reference: str | None, *, reason: str) -> UUID:
+    return await destinations.rotate(conn, name, reference, reason=reason, operator=operator_name())
 
-    async def act() -> UUID:
-        async with invocation.transaction() as conn:
-            return await destinations.rotate(
-                conn, name, reference, reason=reason, operator=operator_name()
-            )
 
-    out.done(f"rotated {name}", audit_id=invocation.run(act()), destination=name)
+destination.add_command(rotate_command("destination", "sign", _rotate, note=warn_of_secrets))
 
 
 @destination.command()

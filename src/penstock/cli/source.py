@@ -16,15 +16,16 @@ import click
 from penstock.cli.invocation import Invocation, reason_option, yes_option
 from penstock.cli.output import Column, plain
 from penstock.cli.pause import pause as pause_command
+from penstock.cli.rotating import check_references, rotate_command
 from penstock.cli.source_route import route
-from penstock.cli.values import operator_name
+from penstock.cli.values import operator_name, parse_pairs
 from penstock.inbox import store
 from penstock.inbox.model import Source
 from penstock.inbox.providers import PROVIDERS
 from penstock.inbox.sources import scheme_of, sender_of
-from penstock.kernel.database import call
-from penstock.kernel.errors import BadSetting, NotFound, WrongUsage
-from penstock.kernel.references import follow, is_reference
+from penstock.kernel.database import PooledConnection, call
+from penstock.kernel.errors import BadSetting, NotFound
+from penstock.kernel.references import follow
 
 _TAIL = (
     "select seq, received_at, source, event_type, event_id, state, total_attempts, error_code"
@@ -85,9 +86,8 @@ def add(
     **limits: Any,
 ) -> None:
     """Add a source, or replace the settings of the one of that NAME."""
-    for reference in references:
-        _check_reference(reference)
-    own = _options(options)
+    check_references(references)
+    own = parse_pairs(options)
     checked = scheme_of(scheme, own, limits["public_url"])
     settings = {
         **{key: value for key, value in limits.items() if value is not None},
@@ -109,57 +109,11 @@ def add(
     out.done(f"source {name} is {source_id}", audit_id=audit_id, id=source_id, source=name)
 
 
-def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals:
-            raise WrongUsage(f"{pair!r} is not NAME=VALUE")
-        try:
-            found[name] = json.loads(text)
-        except ValueError:
-            found[name] = text
-    return found
+async def _rotate(conn: PooledConnection, name: str, reference: str | None, *, reason: str) -> UUID:
+    return await store.rotate_source(conn, name, reference, reason, operator_name())
 
 
-def _check_reference(reference: str) -> None:
-    if not is_reference(reference):
-        raise WrongUsage(
-            "a secret is named by env:NAME or file:PATH, never written down",
-            todo="put the secret into a variable or a file and name that.",
-        )
-
-
-@source.command()
-@click.argument("name")
-@click.option("--secret", "reference", help="The new secret: env:NAME or file:PATH.")
-@click.option("--finish", is_flag=True, help="Keep only the newest; the old ones end.")
-@reason_option
-@yes_option
-@click.pass_obj
-def rotate(
-    invocation: Invocation,
-    *,
-    name: str,
-    reference: str | None,
-    finish: bool,
-    reason: str,
-    yes: bool,
-) -> None:
-    """Put a new secret first; old ones verify too, until `rotate --finish`."""
-    if (reference is None) != finish:
-        raise WrongUsage("give either --secret or --finish")
-    if reference is not None:
-        _check_reference(reference)
-    out = invocation.out
-    out.plan([f"source {name}: " + ("old secrets end" if finish else f"new secret {reference}")])
-    out.confirm(f"Rotate {name}?", yes=yes)
-
-    async def act() -> UUID:
-        async with invocation.transaction() as conn:
-            return await store.rotate_source(conn, name, reference, reason, operator_name())
-
-    out.done(f"rotated {name}", audit_id=invocation.run(act()), source=name)
+source.add_command(rotate_command("source", "verify", _rotate))
 
 
 @source.command()

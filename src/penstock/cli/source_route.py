@@ -6,11 +6,11 @@ import click
 
 from penstock.cli.invocation import Invocation, reason_option, warn_of_secrets, yes_option
 from penstock.cli.output import plain
+from penstock.cli.rotating import check_references
 from penstock.cli.values import operator_name
 from penstock.inbox import store
 from penstock.inbox.model import RouteRow
 from penstock.kernel.errors import WrongUsage
-from penstock.kernel.references import is_reference
 
 
 @click.group()
@@ -57,11 +57,7 @@ def add(
     before. Running workers take a route up within a second or two.
     """
     kind = "http" if "://" in target else "sql"
-    if reference is not None and not is_reference(reference):
-        raise WrongUsage(
-            "a secret is named by env:NAME or file:PATH, never written down",
-            todo="put the secret into a variable or a file and name that.",
-        )
+    check_references([reference] if reference is not None else [])
     if reference is not None and kind == "sql":
         raise WrongUsage("a function gets no signature; leave --secret out")
     out = invocation.out

@@ -1,11 +1,16 @@
 """What people type as an argument: durations, times, ids; and who is typing."""
 
 import getpass
+import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import click
+
+from penstock.kernel.errors import WrongUsage
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhdw])", re.ASCII)
@@ -84,6 +89,20 @@ def parse_id(text: str) -> UUID:
         return UUID(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is no id") from None
+
+
+def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
+    """Read `NAME=JSON` settings; what is no JSON is text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise WrongUsage(f"{pair!r} is not NAME=VALUE")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
 
 
 def operator_name() -> str:
