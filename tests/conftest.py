@@ -1,10 +1,12 @@
 """Fixtures for every test: a cluster per test process, a migrated template, a clone per test."""
 
+import gc
 from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
 from tests.support.database import (
+    administered,
     cloned,
     empty_database,
     make_template,
@@ -21,10 +23,15 @@ def pytest_report_header() -> str:
     return f"postgres: {binaries.version} ({binaries.origin}, {binaries.bin_dir.name})"
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: collecting garbage need not look at them each time."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A running server of this test process; not durable, because nobody pulls its plug."""
-    with own_cluster() as running:
+    with own_cluster() as running, administered(running):
         yield running
 
 

@@ -9,24 +9,21 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.integration.test_cli_worker import answers, free_port
-from tests.support.database import administer, cloned, run_apart
+from tests.support.database import cloned
+from tests.support.ledger import ledger_template as make_ledger_template
 from tests.support.programs import running
 
-from penstock.kernel.schema import LEDGER, migrate, select_products
 from penstock.postgres import Cluster
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "ticket_drop" / "run.sh"
 KEY = "service-key-of-this-test-0123456789abcdef"
-TEMPLATE = "penstock_drop_ledger"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")
 def ledger_template(cluster: Cluster) -> str:
-    administer(cluster, "create database {name}", name=TEMPLATE)
-    run_apart(lambda: migrate(cluster.url(TEMPLATE), products=select_products(LEDGER)))
-    return TEMPLATE
+    return make_ledger_template(cluster)
 
 
 @pytest.fixture

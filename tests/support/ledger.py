@@ -1,6 +1,6 @@
 """A template of the ledger database, made once per cluster."""
 
-from tests.support.database import administer, run_apart
+from tests.support.database import administer, compact, run_apart
 
 from penstock.kernel.schema import migrate, select_products
 from penstock.kernel.schema.products import LEDGER
@@ -15,5 +15,6 @@ def ledger_template(cluster: Cluster) -> str:
     if cluster.url() not in _made:
         administer(cluster, "create database {name}", name=TEMPLATE)
         run_apart(lambda: migrate(cluster.url(TEMPLATE), products=select_products(LEDGER)))
+        compact(cluster, TEMPLATE)
         _made.add(cluster.url())
     return TEMPLATE

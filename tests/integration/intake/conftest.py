@@ -5,25 +5,22 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import asyncpg
 import pytest
 from tests.support.bridge import Receiver, Sale, receiving
-from tests.support.database import administer, cloned, run_apart
+from tests.support.database import cloned
 from tests.support.intake import Connection, SqlIntake
+from tests.support.ledger import ledger_template as make_ledger_template
 
 from penstock.intake.bridge import Bridge
 from penstock.kernel.database import Database
 from penstock.kernel.events import Events, Observation
-from penstock.kernel.schema import LEDGER, migrate, select_products
 from penstock.kernel.settings import Settings, with_values
 from penstock.postgres import Cluster
 
-TEMPLATE = "penstock_bridge_ledger"
 MakeBridge = Callable[..., Bridge]
 
 
 @pytest.fixture(scope="session")
 def bridge_ledger_template(cluster: Cluster) -> str:
-    administer(cluster, "create database {name}", name=TEMPLATE)
-    run_apart(lambda: migrate(cluster.url(TEMPLATE), products=select_products(LEDGER)))
-    return TEMPLATE
+    return make_ledger_template(cluster)
 
 
 @pytest.fixture
