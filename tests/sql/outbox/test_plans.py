@@ -5,14 +5,17 @@ each node really read.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from tests.support.database import cloned, run_apart
 from tests.support.outbox import SqlOutbox
 
 from penstock.bench.kernel import held_snapshot
+from penstock.postgres import Cluster
 
 ROWS = 50_000
 EXPLAIN = """
@@ -71,13 +74,30 @@ def _read(node: dict[str, Any]) -> float:
     return float((node["Actual Rows"] + removed) * node["Actual Loops"])
 
 
-@pytest.fixture
-async def full(conn: "asyncpg.Connection[asyncpg.Record]") -> "asyncpg.Connection[asyncpg.Record]":
+async def _fill(url: str) -> None:
+    conn = await asyncpg.connect(url)
     await conn.execute(FILL)
     await conn.execute("analyze public.outbox")
-    outbox = SqlOutbox(conn)
-    await outbox.tend(sweep=True)  # the first one is the net, from zero
-    return conn
+    await SqlOutbox(conn).tend(sweep=True)  # the first one is the net, from zero
+    await conn.close()
+
+
+@pytest.fixture(scope="module")
+def full_template(cluster: Cluster, migrated_template: str) -> Iterator[str]:
+    """Filled once: a clone of it takes a tenth of the time."""
+    with cloned(cluster, migrated_template) as url:
+        run_apart(lambda: _fill(url))
+        yield urlsplit(url).path[1:]
+
+
+@pytest.fixture
+async def full(
+    cluster: Cluster, full_template: str
+) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    with cloned(cluster, full_template) as url:
+        conn: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(url)
+        yield conn
+        await conn.close()
 
 
 async def test_claim_reads_only_what_it_takes(
