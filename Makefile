@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
-PYTEST_WORKERS ?= 2
+PYTEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test storm check fmt bench projects clean
@@ -14,7 +14,7 @@ help: ## show this list
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (about a minute the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]' $$($(PYTHON) tools/dev_requirements.py)
+	@BIN=$(BIN) PYTHON=$(PYTHON) sh tools/setup.sh
 	@touch $@
 
 demo: $(STAMP) ## run the flash sale under chaos and prove it
@@ -30,7 +30,7 @@ storm: $(STAMP) ## 20,000 payments under kills, stops, cuts and replays (minutes
 check: $(STAMP) ## lint, types, layering, docs
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(BIN)/mypy --num-workers 2
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/reference.py --check
 	@$(BIN)/python tools/supabase_trees.py --check

@@ -3,7 +3,8 @@
 # that is installed. Says which servers were used.
 set -u
 BIN=${BIN:-.venv/bin}
-WORKERS=${PYTEST_WORKERS:-2}
+WORKERS=${PYTEST_WORKERS:-3} # many tests wait for a process or a clock: one more than cores
+SQL_WORKERS=${PYTEST_SQL_WORKERS:-2} # these wait for nothing
 OLD=/usr/lib/postgresql/15/bin
 MEMORY=/dev/shm
 MEMORY_KIB_MIN=4194304
@@ -22,15 +23,16 @@ then
 fi
 
 suite() {
-    "$BIN/python" -m pytest -q -n "$WORKERS" --dist worksteal "$@"
+    "$BIN/python" -m pytest -q --dist worksteal "$@"
 }
 
-suite "$@" || exit $?
+suite -n "$WORKERS" "$@" || exit $?
 [ $# -eq 0 ] || exit 0
 
 if [ -x "$OLD/postgres" ]; then
     echo "== again on $("$OLD/postgres" --version) =="
-    PENSTOCK_TEST_POSTGRES=$OLD suite tests/sql
+    export PENSTOCK_TEST_POSTGRES="$OLD"
+    suite -n "$SQL_WORKERS" tests/sql
 else
     echo "== Postgres 15 is not installed: the second run was left out =="
 fi

@@ -12,16 +12,17 @@ async def test_every_part_is_measured() -> None:
         literal_clients=(2, 4),
         literal_s=1.0,
         literal_slots=20_000,
-        batches=3,
+        batches=2,
         connections=8,
         http_s=0.5,
-        http_slots=20_000,
+        http_slots=10_000,
         confirmations=500,
         small_pool=400,
         large_pool=2_000,
         healthy_s=1.0,
         pinned_s=2.0,
         pinned_slots=40_000,
+        rounds=2,
     )
     said: list[str] = []
     report = await bench_intake(plan, said.append)

@@ -15,7 +15,6 @@ PAIR = 2  # connections that the front door keeps busy
 BATCH = 1_000
 SMALL_BATCH = 100
 SINGLE_CLIENTS = 8
-ROUNDS = 3
 SOLD_OUT_ASKED = 200
 _SETTINGS = {"max_connections": "260", "max_wal_size": "4GB", "shared_buffers": "256MB"}
 _SOLD_OUT = "select public.claim_resource_and_queue($1, 'late')"
@@ -40,6 +39,7 @@ class Plan:
     healthy_s: float = 15.0
     pinned_s: float = 60.0
     pinned_slots: int = 1_000_000
+    rounds: int = 3
 
     @classmethod
     def quick(cls) -> "Plan":
@@ -48,7 +48,7 @@ class Plan:
             literal_clients=(4, 16),
             literal_s=1.0,
             literal_slots=20_000,
-            batches=ROUNDS,
+            batches=3,
             connections=32,
             http_s=1.0,
             http_slots=30_000,
@@ -110,19 +110,20 @@ class _Bench:
 
     async def in_batches(self) -> None:
         """Our function in batches, and the least that any such claim must write."""
-        calls = self.plan.batches // ROUNDS
+        rounds = self.plan.rounds
+        calls = self.plan.batches // rounds
         claims = calls * PAIR * BATCH
         widest = max(self.plan.literal_clients)
         self.progress(f"batches of {BATCH}, bare inserts and the first design, in turns")
         ours = bare = literal = 0.0
-        for _ in range(ROUNDS):
-            literal += await self._literal(widest, self.plan.literal_s / ROUNDS) / ROUNDS
+        for _ in range(rounds):
+            literal += await self._literal(widest, self.plan.literal_s / rounds) / rounds
             pool = await self.sale.stocked(claims)
             await self.sale.cleared()
-            ours += await self._calls("reserve", pool, size=BATCH, calls=calls) / ROUNDS
+            ours += await self._calls("reserve", pool, size=BATCH, calls=calls) / rounds
             assert await self.sale.left(self.sale.conn, pool) == 0, "each call reserved its batch"
             await self.sale.cleared()
-            bare += await self._calls("insert", pool, size=BATCH, calls=calls) / ROUNDS
+            bare += await self._calls("insert", pool, size=BATCH, calls=calls) / rounds
             await self.sale.cleared()
         report = self.report
         report.figure("batched_claims_per_s", ours)
@@ -135,14 +136,14 @@ class _Bench:
 
     async def over_http(self) -> None:
         """Claims over HTTP: grouped as served, in turns with the first design, and one by one."""
-        connections, seconds = self.plan.connections, self.plan.http_s
+        connections, seconds, rounds = self.plan.connections, self.plan.http_s, self.plan.rounds
         widest = max(self.plan.literal_clients)
         self.progress(f"HTTP grouped, {connections} connections, and the first design, in turns")
         grouped, literal = Load(), 0.0
         async with self.sale.served(group_max=BATCH) as port:
-            for _ in range(ROUNDS):
-                literal += await self._literal(widest, seconds / ROUNDS) / ROUNDS
-                grouped.add(await self._crowd(port, seconds / ROUNDS))
+            for _ in range(rounds):
+                literal += await self._literal(widest, seconds / rounds) / rounds
+                grouped.add(await self._crowd(port, seconds / rounds))
         self.progress(f"HTTP one by one, {connections} connections: {seconds / 2:.0f} s")
         async with self.sale.served(group_max=1) as port:
             single = await self._crowd(port, seconds / 2)
@@ -171,7 +172,7 @@ class _Bench:
         calls = small // PAIR // SMALL_BATCH
         big = await self.sale.stocked(large)
         rates: dict[str, list[float]] = {"small": [], "large": []}
-        for _ in range(ROUNDS):
+        for _ in range(self.plan.rounds):
             for kind in rates:
                 pool = big if kind == "large" else await self.sale.stocked(small)
                 await self.sale.cleared()
