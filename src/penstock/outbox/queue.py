@@ -97,11 +97,15 @@ class OutboxQueue:
         if not wanted:
             return
         token = fresh_token()
+        open_before = frozenset(claims.open)
         rows = await destinations.claim_for(conn, list(wanted), list(wanted.values()), token, owner)
         lanes: dict[str, str] = {}
         for row in rows:
             lanes[row["topic"]] = lane_of(row["destination"])
-            claims.open.discard(row["destination"])  # or it would not have been given
+            if row["destination"] in open_before:
+                # Or it would not have been given. One that opened meanwhile is open: the claim
+                # may have looked before, and what it brought is then given back.
+                claims.open.discard(row["destination"])
             _mark(claims.watched, row["destination"], on=row["watched"])
             _mark(claims.probing, row["destination"], on=row["probe"])
         columns = (tuple(row.values())[: store.CLAIMED_COLUMNS] for row in rows)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.support.destinations import (
@@ -22,6 +23,8 @@ from tests.support.waiting import until, until_true
 from penstock import Event
 from penstock.kernel.events import DestinationChanged
 from penstock.outbox import destinations
+from penstock.outbox.claims import Claims
+from penstock.outbox.queue import OutboxQueue
 
 
 async def test_a_rate_holds_with_two_workers(
@@ -197,3 +200,23 @@ async def test_a_function_that_fails_opens_the_breaker_as_a_receiver_does(
     assert await breaker(conn, "books") == "open"
     burnt: int = await conn.fetchval("select sum(attempts) from public.outbox")
     assert burnt == 3, "the others wait until it is closed"
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_only_a_claim_that_knew_a_breaker_as_open_finds_it_closed(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """Nothing may be sent of a claim that looked just before the breaker opened."""
+    await put(conn, "acme")
+    await publish(conn)
+    claims = Claims(room={"acme": 1}, handlers=0, open={"acme"} if before else set())
+    look = destinations.claim_for
+
+    async def opening_meanwhile(*given: Any) -> Any:
+        rows = await look(*given)
+        claims.open.add("acme")
+        return rows
+
+    monkeypatch.setattr(destinations, "claim_for", opening_meanwhile)
+    assert len(await OutboxQueue(routes=[], claims=claims).claim(conn, limit=1, owner=uuid4())) == 1
+    assert claims.open == (set() if before else {"acme"})
