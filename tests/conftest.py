@@ -23,6 +23,11 @@ def pytest_report_header() -> str:
     return f"postgres: {binaries.version} ({binaries.origin}, {binaries.bin_dir.name})"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first: one that begins last runs on while the other processes have nothing."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests stay until the end: collecting garbage need not look at them each time."""
     gc.freeze()

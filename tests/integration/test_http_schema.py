@@ -82,6 +82,7 @@ def _answers(url: str) -> bool:
 @pytest.mark.skipif(
     importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed"
 )
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("who", ["service", "nobody"])
 def test_generated_requests_find_no_server_error(

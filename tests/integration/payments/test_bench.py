@@ -1,6 +1,9 @@
 """The benchmark runs and reports every figure."""
 
+import pytest
 from tests.support.cli import Cli
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_quick_bench_reports_rates_costs_and_goals(cli: Cli) -> None:
