@@ -282,10 +282,15 @@ async def test_a_process_runs_no_more_handlers_at_once_than_it_is_told(
     ps.use(with_values(ps.settings, concurrency=allowed))
     running: list[int] = []
     most: list[int] = [0]
+    reached = asyncio.Event()
 
     async def handler(event: Event[Job]) -> None:
         running.append(1)
         most.append(len(running))
+        if len(running) == allowed:
+            reached.set()
+        async with asyncio.timeout(10):
+            await reached.wait()
         await asyncio.sleep(0.002)
         running.pop()
 

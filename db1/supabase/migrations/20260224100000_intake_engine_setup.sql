@@ -441,13 +441,14 @@ revoke all on function penstock.install_views() from public;
 
 -- kernel/functions/is_paused.sql
 create or replace function penstock.is_paused(p_target text) returns boolean
-language sql stable security definer
+language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    select exists (
-        select from penstock.pause
-        where target = p_target and (until_at is null or until_at > penstock.clock())
-    )
+begin
+    return exists (
+        select from penstock.pause p
+        where p.target = p_target and (p.until_at is null or p.until_at > penstock.clock()));
+end
 $$;
 comment on function penstock.is_paused(text) is 'Whether a target is paused right now.';
 revoke all on function penstock.is_paused(text) from public;
@@ -652,13 +653,15 @@ grant execute on function penstock.pause_target(text, text, interval, text) to p
 
 -- kernel/functions/paused.sql
 create or replace function penstock.paused(p_kind text) returns text[]
-language sql stable security definer
+language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
-    select coalesce(array_agg(substr(target, length(p_kind) + 2)), '{}')
-    from penstock.pause
-    where target like replace(p_kind, '_', '\_') || '/%'
-      and (until_at is null or until_at > penstock.clock())
+begin
+    return array(
+        select substr(p.target, length(p_kind) + 2) from penstock.pause p
+        where starts_with(p.target, p_kind || '/')
+          and (p.until_at is null or p.until_at > penstock.clock()));
+end
 $$;
 comment on function penstock.paused(text) is 'Names paused under a kind: paused(''topic'').';
 revoke all on function penstock.paused(text) from public;
@@ -1272,7 +1275,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', 'c95f2fd058d2bf33eaeb784aa4739887dd0364c02ab7c662a9acecb51a258bd7')
+values ('kernel', 1, 'definitions', 'fcb0b2dbaab6e06489521923912a7b1fc7feea9e9a24c8569cc4097151ccc6ed')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1289,7 +1292,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', 'a298fef3954d23fb1dcfcff6d24b7c7aeae5fc89308b4f9005b0948bedaf69cf')
+values ('file kernel/functions', 'file', 'kernel', '1', '2fedf76d9f3385458c48d7c4f32eae7f8fb3aa8d3c2befb47a7ec4c5ecceb8d1')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

@@ -48,6 +48,9 @@ def handled(queue: str, item: Item, answer: Answer, *, latency_ms: float) -> Han
     return Handled(queue, item.topic, item.id, item.attempt, name, code, latency_ms)
 
 
+# What has gathered while the last batch was being written goes with the next: fewer commits for a
+# database that is behind.
+FLUSH_BATCHES = 4
 _COUNTED_AS = {"done": "finished", "retry": "retried", "reject": "rejected", "unknown": "held"}
 
 
@@ -108,7 +111,8 @@ class Finisher:
             await self._flush()
 
     async def _flush(self) -> None:
-        batch, self._buffer = self._buffer[: self._batch], self._buffer[self._batch :]
+        size = FLUSH_BATCHES * self._batch
+        batch, self._buffer = self._buffer[:size], self._buffer[size:]
         if not self._buffer:
             self._more.clear()
         self._in_flight = len(batch)

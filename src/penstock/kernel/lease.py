@@ -13,13 +13,17 @@ from msgspec import Struct
 
 
 class Lease(Struct):
-    """One worker's hold on one item; `deadline` is monotonic, never later than the truth."""
+    """One worker's hold on one item; `deadline` is monotonic, never later than the truth.
+
+    `joint`: in the database it is one lease for all items of the claim.
+    """
 
     token: UUID
     epoch: int
     expires_at: datetime
     deadline: float
     lost: bool = False
+    joint: bool = False
 
     def remaining_s(self) -> float:
         """Seconds for which this worker surely still owns the item; 0 when lost."""

@@ -21,7 +21,7 @@ from penstock.outbox import destinations, store
 from penstock.outbox.claims import Claims, lane_of
 from penstock.outbox.model import QUEUE
 from penstock.outbox.routes import IDLE_ROUTING_S, ROUTING_S, Route, Routing
-from penstock.outbox.taking import fresh_token, taken
+from penstock.outbox.taking import fresh_token, runs, taken, together
 
 ERROR_LENGTH_MAX = 2000
 _NO_LANES: Mapping[str, str] = {}
@@ -76,10 +76,11 @@ class OutboxQueue:
         if limit > 0 and (topics is None or topics):
             before = monotonic()
             token = fresh_token()
-            rows = await store.claim(
+            claim = await store.claim(
                 conn, limit, token, owner, topics, list(skip), joint=self._joint
             )
-            items += taken((row.values() for row in rows), lanes, token=token, before=before)
+            if claim is not None:
+                items += taken(together(claim), lanes, claim=claim, token=token, before=before)
         if claims is not None and claims.room:
             try:
                 await self._claim_for(conn, claims, owner=owner, items=items)
@@ -108,8 +109,9 @@ class OutboxQueue:
                 claims.open.discard(row["destination"])
             _mark(claims.watched, row["destination"], on=row["watched"])
             _mark(claims.probing, row["destination"], on=row["probe"])
-        columns = (tuple(row.values())[: store.CLAIMED_COLUMNS] for row in rows)
-        items += taken(columns, lanes, token=token, before=before)
+        if rows:
+            columns = (tuple(row.values())[: store.CLAIMED_COLUMNS] for row in rows)
+            items += taken(columns, lanes, claim=rows[0], token=token, before=before)
 
     async def _route(
         self, conn: Connection, limit: int, skip: Sequence[str]
@@ -134,7 +136,7 @@ class OutboxQueue:
             else:
                 failed.append(outcome)
         refused: set[int] = set()
-        if done:
+        if done and not await _finish_joint(conn, done):
             rows = await store.finish(conn, *_keys(done, with_ids=True))
             refused.update(row["seq"] for row in rows)
         if failed:
@@ -191,6 +193,13 @@ class OutboxEnding:
         user = adapt_sync(conn)
         require_transaction_sync(user)
         store.finish_strict_sync(user, [i.key for i in items], [i.lease.token for i in items])
+
+
+async def _finish_joint(conn: Connection, items: Sequence[Item]) -> bool:
+    """Finish by joint leases alone; false where not all could be."""
+    if not all(item.lease.joint for item in items):
+        return False
+    return await store.finish_joint(conn, *runs(items)) == len(items)
 
 
 async def _look(conn: Connection, routing: Routing, after_s: float) -> None:

@@ -24,24 +24,34 @@ _PUBLISH_MANY = (
 _FINISH_STRICT = (
     "select app.outbox_finish_strict($1::text[]::bigint[], $2::text[]::uuid[])::text as finished"
 )
-# What both kinds of claim return. Times as numbers: the driver takes six times as long over a time,
-# and most events of a claim have the same.
+# Times as numbers: the driver takes six times as long over a time. What a claim for destinations
+# returns comes by rows, the rest as one array for each column: no record is made for each event.
 CLAIMED = (
     "select seq, id, topic, payload::text, headers::text,"
-    " date_part('epoch', created_at) as created_s, attempts, max_attempts, lease_epoch,"
-    " date_part('epoch', lease_expires_at) as expires_s, lease_s, ordering_key,"
-    " tenant_id, event_id, event_topic"
+    " date_part('epoch', created_at) as created_s, attempts, lease_epoch,"
+    " ordering_key, tenant_id, event_id, event_topic,"
+    " date_part('epoch', lease_expires_at) as expires_s, max_attempts, lease_s"
 )
-CLAIMED_COLUMNS = 15
+CLAIMED_COLUMNS = 12
+_CLAIMED_TOGETHER = (
+    "select array_agg(seq), array_agg(id), array_agg(topic), array_agg(payload::text),"
+    " array_agg(headers::text), array_agg(date_part('epoch', created_at)), array_agg(attempts),"
+    " array_agg(lease_epoch), array_agg(ordering_key), array_agg(tenant_id), array_agg(event_id),"
+    " array_agg(event_topic), date_part('epoch', min(lease_expires_at)) as expires_s,"
+    " max(max_attempts) as max_attempts, max(lease_s) as lease_s"
+)
 _CLAIM = (
-    CLAIMED
+    _CLAIMED_TOGETHER
+    + ", false as joint"
     + " from app.outbox_claim($1::integer, $2::uuid, null, $3::uuid, $4::text[], $5::text[])"
 )
 _CLAIM_JOINT = (
-    CLAIMED
+    _CLAIMED_TOGETHER
+    + ", bool_or(joint) as joint"
     + " from app.outbox_claim_joint($1::integer, $2::uuid, $3::uuid, $4::text[], $5::text[])"
 )
 _FINISH = "select seq from app.outbox_finish($1::bigint[], $2::uuid[], $3::uuid[])"
+_FINISH_JOINT = "select app.outbox_finish_joint($1::uuid[], $2::bigint[], $3::bigint[]) as finished"
 _MARK_FAILED = (
     "select seq from app.outbox_mark_failed($1::bigint[], $2::uuid[], $3::uuid[], $4::text[],"
     " $5::double precision[], $6::text[], $7::text[])"
@@ -100,14 +110,21 @@ async def policy(conn: Connection) -> Mapping[str, Any]:
     return rows[0]
 
 
-async def claim(conn: Connection, *args: object, joint: bool) -> Rows:
+async def claim(conn: Connection, *args: object, joint: bool) -> Mapping[str, Any] | None:
     """Lease events: limit, token, owner, topics (null: all), topics to leave alone."""
-    return await call(conn, _CLAIM_JOINT if joint else _CLAIM, *args)
+    rows = await call(conn, _CLAIM_JOINT if joint else _CLAIM, *args)
+    return rows[0] if rows[0]["lease_s"] is not None else None
 
 
 async def finish(conn: Connection, *args: object) -> Rows:
     """Finish delivered events; returns the refused ones."""
     return await call(conn, _FINISH, *args)
+
+
+async def finish_joint(conn: Connection, *args: object) -> int:
+    """Finish delivered events of joint leases by runs: tokens, from, up to; returns how many."""
+    rows = await call(conn, _FINISH_JOINT, *args)
+    return int(rows[0]["finished"])
 
 
 async def mark_failed(conn: Connection, *args: object) -> Rows:

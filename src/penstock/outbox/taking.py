@@ -1,7 +1,8 @@
 """Items from the rows of a claim: the part of a claim that costs something for every event."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,7 +11,9 @@ from asyncpg.pgproto import pgproto
 from penstock.kernel.lease import Lease
 from penstock.kernel.queue import Item
 from penstock.outbox.model import headers_of
+from penstock.outbox.store import CLAIMED_COLUMNS
 
+_number = attrgetter("key")
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -20,14 +23,26 @@ def fresh_token() -> UUID:
     return pgproto.UUID(uuid4().bytes)
 
 
+def together(row: Mapping[str, Any]) -> Iterable[Iterable[Any]]:
+    """The events of a claim that came as one array for each column of `store.CLAIMED`."""
+    return zip(*tuple(row.values())[:CLAIMED_COLUMNS], strict=True)
+
+
 def taken(
-    rows: Iterable[Iterable[Any]], lanes: Mapping[str, str], *, token: UUID, before: float
+    rows: Iterable[Iterable[Any]],
+    lanes: Mapping[str, str],
+    *,
+    claim: Mapping[str, Any],
+    token: UUID,
+    before: float,
 ) -> list[Item]:
     """The items of one claim, whose columns are in the order of `store.CLAIMED`.
 
-    Unpacking by position costs a third of looking up by name. What many rows have in common is
-    made once.
+    Unpacking by position costs a third of looking up by name. What all rows have in common is in
+    `claim`, and what many have is made once.
     """
+    max_attempts, joint = claim["max_attempts"], claim.get("joint", False)
+    expires_at, deadline = _time(claim["expires_s"]), before + claim["lease_s"]
     times: dict[float, datetime] = {}
     items: list[Item] = []
     for (
@@ -38,17 +53,12 @@ def taken(
         headers,
         created_s,
         attempt,
-        max_attempts,
         epoch,
-        expires_s,
-        lease_s,
         ordering_key,
         tenant,
         event_id,
         event_topic,
     ) in rows:
-        created_at = times.get(created_s) or times.setdefault(created_s, _time(created_s))
-        expires_at = times.get(expires_s) or times.setdefault(expires_s, _time(expires_s))
         items.append(
             Item(
                 seq,
@@ -56,10 +66,10 @@ def taken(
                 event_topic or topic,
                 payload.encode(),
                 headers_of(headers),
-                created_at,
+                times.get(created_s) or times.setdefault(created_s, _time(created_s)),
                 attempt,
                 max_attempts,
-                Lease(token, epoch, expires_at, before + lease_s),
+                Lease(token, epoch, expires_at, deadline, joint=joint),
                 ordering_key,
                 tenant,
                 event_id=event_id,
@@ -67,6 +77,24 @@ def taken(
             )
         )
     return items
+
+
+def runs(items: Sequence[Item]) -> list[list[Any]]:
+    """Items of joint leases as runs of numbers that follow each other: tokens, first, last."""
+    tokens: list[UUID] = []
+    first: list[int] = []
+    last: list[int] = []
+    token, following = None, 0
+    for item in sorted(items, key=_number):
+        if item.key == following and item.lease.token is token:
+            last[-1] = following
+        else:
+            token = item.lease.token
+            tokens.append(token)
+            first.append(item.key)
+            last.append(item.key)
+        following = item.key + 1
+    return [tokens, first, last]
 
 
 def _time(seconds: float) -> datetime:

@@ -10,7 +10,7 @@ create or replace function app.outbox_claim_joint(
     seq bigint, id uuid, tenant_id uuid, topic text, payload jsonb, headers jsonb,
     created_at timestamptz, ordering_key text, processing_token uuid, attempts integer,
     max_attempts integer, lease_epoch bigint, lease_expires_at timestamptz, lease_s integer,
-    event_id uuid, event_topic text
+    event_id uuid, event_topic text, joint boolean
 )
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -44,19 +44,20 @@ begin
         v_seqs := app.outbox_join(v_limit, p_token, p_owner, p_topics, v_skip);
     end if;
     if v_seqs is null then
-        return query select * from app.outbox_claim(
-            p_limit, p_token, null, p_owner, p_topics, p_skip);
+        return query select c.*, false from app.outbox_claim(
+            p_limit, p_token, null, p_owner, p_topics, p_skip) c;
         return;
     end if;
+    -- In the order of their numbers: so they are read, and need not be sorted.
     return query
         select o.seq, o.id, o.tenant_id, o.topic, o.payload, o.headers, o.created_at,
                o.ordering_key, j.token, o.attempts + 1, v_policy.max_attempts,
-               o.lease_epoch + 1, j.expires_at, v_policy.lease_s, o.event_id, o.event_topic
+               o.lease_epoch + 1, j.expires_at, v_policy.lease_s, o.event_id, o.event_topic,
+               true
         from public.outbox_joint_leases j
         cross join unnest(j.seqs) as r (run)
         join public.outbox o on o.seq >= lower(r.run) and o.seq < upper(r.run)
-        where j.token = p_token
-        order by o.created_at, o.seq;
+        where j.token = p_token;
 end
 $$;
 

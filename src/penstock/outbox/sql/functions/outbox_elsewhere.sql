@@ -8,15 +8,21 @@ as $$
 declare
     v_paused text[] := penstock.paused('destination');
 begin
-    if not p_everything and cardinality(v_paused) = 0 then
-        return '{}';
+    if cardinality(v_paused) > 0 then
+        return array(
+            select r.route from public.outbox_routes r
+            join public.outbox_destinations d on d.name = r.destination
+            where (p_everything and d.kind <> 'python') or d.name = any (v_paused)
+            union
+            select p.topic from app.outbox_plain_topics() p where p.destination = any (v_paused));
     end if;
-    return array(
-        select r.route from public.outbox_routes r
-        join public.outbox_destinations d on d.name = r.destination
-        where (p_everything and d.kind <> 'python') or d.name = any (v_paused)
-        union
-        select p.topic from app.outbox_plain_topics() p where p.destination = any (v_paused));
+    if p_everything then
+        return array(
+            select r.route from public.outbox_routes r
+            join public.outbox_destinations d on d.name = r.destination
+            where d.kind <> 'python');
+    end if;
+    return '{}';
 end
 $$;
 

@@ -6,7 +6,8 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_left integer := cardinality(p_seqs) - app.outbox_archive_joint(p_seqs, p_tokens, true);
+    v_left integer := cardinality(p_seqs)
+        - app.outbox_archive_joint(p_tokens, p_seqs, p_seqs, true);
 begin
     if v_left > 0 and app.outbox_archive_rows(p_seqs, p_tokens, 'DELIVERED') < v_left then
         return query select r.seq from app.outbox_refused(p_seqs, p_ids, p_tokens, 'done', null) r;

@@ -4,7 +4,8 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_lost integer := cardinality(p_seqs) - app.outbox_archive_joint(p_seqs, p_tokens, false);
+    v_lost integer := cardinality(p_seqs)
+        - app.outbox_archive_joint(p_tokens, p_seqs, p_seqs, false);
 begin
     if v_lost > 0 then
         v_lost := v_lost - app.outbox_archive_rows(p_seqs, p_tokens, 'DELIVERED');

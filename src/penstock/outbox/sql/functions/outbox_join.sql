@@ -14,44 +14,59 @@ declare
     -- The locks of a joint claim are held until its answer is sent, so it has to fit into what the
     -- system takes off a server whose client does not read.
     c_bytes_max constant integer := 131072;
+    c_bytes_each constant integer := 128;
     v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
     v_joint int8multirange := app.outbox_joint();
     v_idle uuid[] := app.outbox_paused_tenants();
-    v_limit integer;
-    v_fits boolean;
-    v_last bigint;
+    v_limit integer := least(p_limit, 10);
+    v_grown boolean := false;
+    v_next record;
     v_seqs int8multirange;
 begin
-    -- One first: where events of other kinds wait, most claims end there.
-    foreach v_limit in array array[1, p_limit] loop
-        select coalesce(bool_and(x.fits), true), max(x.pos),
-               coalesce(range_agg(int8range(x.seq, x.seq, '[]')), '{}')
-        into v_fits, v_last, v_seqs
+    -- A few first: where events of other kinds wait, most claims end there. Then as many as are wanted,
+    -- or as fit together if they are all of that size, and fewer where they are not.
+    loop
+        select bool_and(x.fits) as fit, sum(x.bytes) as bytes, count(*) as count,
+               max(x.pos) as last, array_agg(x.seq) as seqs, min(x.seq) as lowest,
+               max(x.seq) as highest
+        into v_next
         from (select o.seq, o.pos,
                      (p_topics is null or o.topic = any (p_topics))
                      and o.topic <> all (p_skip) and o.topic not like 'penstock.%'
-                     and num_nonnulls(o.route, o.relay) = 0 and o.bytes <= c_bytes_max
-                     and coalesce(o.tenant_id <> all (v_idle), true) as fits
-              from (select r.*, sum(200 + pg_column_size(r.headers)
-                                    + case when pg_column_compression(r.payload) is null
-                                           then pg_column_size(r.payload)
-                                           else octet_length(r.payload::text) end)
-                                over (order by r.pos) as bytes
-                    from (select r.* from public.outbox r
-                          where r.pos > v_wm and not v_joint @> r.seq
-                          order by r.pos limit v_limit) r) o
-              where o.bytes <= c_bytes_max or v_limit = 1) x;
-        if not v_fits or v_last is null then
-            return case when v_fits then v_seqs end;
+                     and num_nonnulls(o.route, o.relay) = 0
+                     and coalesce(o.tenant_id <> all (v_idle), true) as fits,
+                     c_bytes_each + pg_column_size(o.topic) + pg_column_size(o.headers)
+                     + coalesce(pg_column_size(o.ordering_key), 0)
+                     + case when pg_column_compression(o.payload) is null
+                            then pg_column_size(o.payload)
+                            else octet_length(o.payload::text) end as bytes
+              from public.outbox o
+              where o.pos > v_wm and not v_joint @> o.seq
+              order by o.pos limit v_limit) x;
+        if v_next.count = 0 then
+            return '{}';
+        elsif not v_next.fit or (v_limit = 1 and v_next.bytes > c_bytes_max) then
+            return null;
         end if;
+        exit when v_next.bytes <= c_bytes_max
+            and (v_grown or v_next.count < v_limit or v_limit = p_limit);
+        v_grown := true;
+        v_limit := least(p_limit, greatest(
+            v_next.count * c_bytes_max / v_next.bytes,
+            case when v_next.bytes <= c_bytes_max then v_next.count else 1 end));
     end loop;
+    v_seqs := case
+        when v_next.highest - v_next.lowest < v_next.count
+        then int8multirange(int8range(v_next.lowest, v_next.highest, '[]'))
+        else (select range_agg(int8range(s, s, '[]')) from unnest(v_next.seqs) as s) end;
     insert into public.outbox_joint_leases (token, owner, seqs, upto, expires_at)
-    select p_token, p_owner, v_seqs, v_last, penstock.clock() + make_interval(secs => c.lease_s)
+    select p_token, p_owner, v_seqs, v_next.last,
+           penstock.clock() + make_interval(secs => c.lease_s)
     from penstock.queue_config c where c.queue = 'outbox';
     -- Not undone if this transaction is, which costs old snapshots a little time.
     perform setval('penstock.outbox_joint_xid', pg_current_xact_id()::text::bigint);
-    if v_last > pg_sequence_last_value('penstock.outbox_taken') then
-        perform setval('penstock.outbox_taken', v_last);
+    if v_next.last > pg_sequence_last_value('penstock.outbox_taken') then
+        perform setval('penstock.outbox_taken', v_next.last);
     end if;
     return v_seqs;
 end

@@ -20,7 +20,13 @@ begin
     from unnest(p_seqs, p_tokens) as f (seq, token)
     join public.outbox_joint_leases j on j.token = f.token and j.seqs @> f.seq
     where o.seq = f.seq and o.pos <= j.upto;
-    perform app.outbox_leave_joint(p_seqs, p_tokens);
+    -- Each token takes its own events out, no other's; and in the order of tokens, because leases are
+    -- extended at the same time.
+    perform app.outbox_leave_joint(f.token, f.seqs)
+    from (select u.token, range_agg(int8range(u.seq, u.seq, '[]')) as seqs
+          from unnest(p_seqs, p_tokens) as u (seq, token)
+          where u.token is not null
+          group by u.token order by u.token) f;
 end
 $$;
 
