@@ -39,6 +39,7 @@ def test_a_quick_bench_reports_rates_costs_and_goals(cli: Cli) -> None:
     figures = ran.document["figures"]
     assert {name for name in RATES if not figures[name] > 0} == set()
     assert figures["pickup_listen_p95_ms"] >= figures["pickup_listen_p50_ms"]
+    assert figures["disk_sync_p95_ms"] >= figures["disk_sync_p50_ms"] > 0
     assert figures["pickup_poll_p95_ms"] >= figures["pickup_poll_p50_ms"]
     assert figures["wal_bytes_per_event"] > 200
     assert figures["round_trips_for_100"] == 2

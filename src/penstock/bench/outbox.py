@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, repeat
-from math import ceil
 from time import monotonic
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -15,6 +14,7 @@ import msgspec
 
 from penstock.application import Penstock
 from penstock.bench import copying, keyed
+from penstock.bench.disk import disk_of, share_of
 from penstock.bench.kernel import (
     PAYLOAD,
     TOPIC,
@@ -115,13 +115,19 @@ class Bench:
         async with listen.app, poll.app:
             for pickup in (listen, poll):
                 await pickup.start()
-            for turn in range(self.plan.idle):
-                # At all moments between two polls: one that kept step would look better or worse.
-                await asyncio.sleep(IDLE_S + turn * 7 % 40 / 1000)
-                await listen.sample()
-                await poll.sample()
+            with disk_of(self.cluster.data_dir) as disk:
+                for turn in range(self.plan.idle):
+                    # At all moments between two polls: one that kept step would look better, or
+                    # worse.
+                    await asyncio.sleep(IDLE_S + turn * 7 % 40 / 1000)
+                    await listen.sample()
+                    await poll.sample()
+                    await disk.sample()
             for pickup in (listen, poll):
                 await pickup.stop()
+        # A pickup waits for the commit of its claim, so its figures are read beside these.
+        for share in (50, 95):
+            self.report.figure(f"disk_sync_p{share}_ms", disk.latency_ms(share / 100))
         for name, pickup, goal_ms in (("listen", listen, 5.0), ("poll", poll, 50.0)):
             self.report.figure(f"pickup_{name}_p50_ms", pickup.latency_ms(0.5))
             p95 = self.report.figure(f"pickup_{name}_p95_ms", pickup.latency_ms(0.95))
@@ -297,8 +303,7 @@ class _Pickup:
 
     def latency_ms(self, share: float) -> float:
         """What this share of all events did not exceed."""
-        ordered = sorted(self._latencies_s)
-        return ordered[max(0, ceil(share * len(ordered)) - 1)] * 1000
+        return share_of(self._latencies_s, share) * 1000
 
 
 async def _drain(url: str) -> None:
