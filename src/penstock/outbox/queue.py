@@ -1,6 +1,7 @@
 """The outbox as a queue: the kernel's verbs over the outbox's SQL functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from time import monotonic
 from typing import assert_never
 from uuid import UUID
@@ -219,12 +220,15 @@ def _mark(names: set[str], name: str, *, on: bool) -> None:
 
 
 def _keys(items: Sequence[Item], *, with_ids: bool = False) -> list[object]:
+    # In one order, whoever calls: two statements over the same events do not lock each other out.
+    items = sorted(items, key=attrgetter("key"))
     seqs: object = [item.key for item in items]
     tokens: object = [item.lease.token for item in items]
     return [seqs, [item.id for item in items], tokens] if with_ids else [seqs, tokens]
 
 
 def _failures(outcomes: Sequence[Outcome]) -> list[object]:
+    outcomes = sorted(outcomes, key=attrgetter("item.key"))
     told = [_told(outcome) for outcome in outcomes]
     return [
         *_keys([outcome.item for outcome in outcomes], with_ids=True),

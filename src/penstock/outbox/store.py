@@ -29,16 +29,16 @@ _FINISH_STRICT = (
 CLAIMED = (
     "select seq, id, topic, payload::text, headers::text,"
     " date_part('epoch', created_at) as created_s, attempts, lease_epoch,"
-    " ordering_key, tenant_id, event_id, event_topic,"
-    " date_part('epoch', lease_expires_at) as expires_s, max_attempts, lease_s"
+    " max_attempts, ordering_key, tenant_id, event_id, event_topic,"
+    " date_part('epoch', lease_expires_at) as expires_s, lease_s"
 )
-CLAIMED_COLUMNS = 12
+CLAIMED_COLUMNS = 13
 _CLAIMED_TOGETHER = (
     "select array_agg(seq), array_agg(id), array_agg(topic), array_agg(payload::text),"
     " array_agg(headers::text), array_agg(date_part('epoch', created_at)), array_agg(attempts),"
-    " array_agg(lease_epoch), array_agg(ordering_key), array_agg(tenant_id), array_agg(event_id),"
-    " array_agg(event_topic), date_part('epoch', min(lease_expires_at)) as expires_s,"
-    " max(max_attempts) as max_attempts, max(lease_s) as lease_s"
+    " array_agg(lease_epoch), array_agg(max_attempts), array_agg(ordering_key),"
+    " array_agg(tenant_id), array_agg(event_id), array_agg(event_topic),"
+    " date_part('epoch', min(lease_expires_at)) as expires_s, max(lease_s) as lease_s"
 )
 _CLAIM = (
     _CLAIMED_TOGETHER

@@ -41,7 +41,7 @@ def taken(
     Unpacking by position costs a third of looking up by name. What all rows have in common is in
     `claim`, and what many have is made once.
     """
-    max_attempts, joint = claim["max_attempts"], claim.get("joint", False)
+    joint = claim.get("joint", False)
     expires_at, deadline = _time(claim["expires_s"]), before + claim["lease_s"]
     times: dict[float, datetime] = {}
     items: list[Item] = []
@@ -54,6 +54,7 @@ def taken(
         created_s,
         attempt,
         epoch,
+        max_attempts,
         ordering_key,
         tenant,
         event_id,

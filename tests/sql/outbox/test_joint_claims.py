@@ -287,3 +287,13 @@ async def test_an_answer_is_small_enough_to_be_sent_at_once(outbox: SqlOutbox) -
     await outbox.conn.execute(large, "too large", 6_000)
     assert len(await outbox.claim(joint=True)) == 1
     assert await _leases(outbox) == 2
+
+
+async def test_what_is_short_where_it_is_kept_and_long_where_it_is_sent_counts_as_long(
+    outbox: SqlOutbox,
+) -> None:
+    for _ in range(4):
+        await outbox.conn.execute(
+            "select app.outbox_publish(null, 't', jsonb_build_object('number', 1e60000::numeric))"
+        )
+    assert [len(await outbox.claim(joint=True)) for _ in range(3)] == [2, 2, 0]

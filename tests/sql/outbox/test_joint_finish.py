@@ -1,6 +1,8 @@
 """Events of joint leases end by runs of their numbers: just those, and only by who has them."""
 
-from collections.abc import Sequence
+import asyncio
+import re
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -8,6 +10,10 @@ from uuid import UUID, uuid4
 import pytest
 from tests.support.history import assert_history
 from tests.support.outbox import Connection, Leased, SqlOutbox
+
+from penstock.kernel.queue import Item, Outcome
+from penstock.kernel.verdict import DONE
+from penstock.outbox.queue import OutboxQueue
 
 LEFT = "select coalesce(array_agg(seq order by seq), '{}') from public.outbox"
 LEASES = "select count(*) from public.outbox_joint_leases"
@@ -95,6 +101,14 @@ async def test_what_came_back_while_the_lease_was_still_written_down_is_not_ende
     assert await _left(outbox) == [items[1].seq]
 
 
+async def test_nor_is_it_given_to_the_old_owner_as_a_lease_of_its_own(outbox: SqlOutbox) -> None:
+    (event,) = await outbox.publish(1)
+    items = await outbox.claim(joint=True)
+    await outbox.conn.execute("update public.outbox set pos = nextval('penstock.outbox_next')")
+    assert await outbox.release(items) == 0
+    assert await outbox.state(event) == "READY"
+
+
 async def test_the_next_of_a_key_goes_on(outbox: SqlOutbox) -> None:
     for _ in range(2):
         await outbox.conn.execute(
@@ -103,3 +117,48 @@ async def test_the_next_of_a_key_goes_on(outbox: SqlOutbox) -> None:
     (head,) = await outbox.claim(joint=True)
     assert await _finish(outbox, (head.token, head, head)) == 1
     assert len(await outbox.claim(joint=True)) == 1
+
+
+async def _statements(conn: Connection, work: Awaitable[Sequence[Item]]) -> tuple[int, list[str]]:
+    """How many items were refused, and which functions were called."""
+    queries: list[str] = []
+    with conn.query_logger(lambda query: queries.append(query.query)):
+        refused = await work
+    await asyncio.sleep(0)  # the logger is called with the loop's next turn
+    return len(refused), [re.findall(r"app\.(\w+)", query)[0] for query in queries]
+
+
+async def test_a_claim_that_ends_whole_is_told_by_its_runs_alone(outbox: SqlOutbox) -> None:
+    await outbox.publish(3)
+    queue = OutboxQueue()
+    items = await queue.claim(outbox.conn, limit=10, owner=uuid4())
+    told = await _statements(
+        outbox.conn, queue.finish(outbox.conn, [Outcome(item, DONE) for item in items])
+    )
+    assert told == (0, ["outbox_finish_joint"])
+    assert await _left(outbox) == []
+
+
+async def test_of_a_claim_that_was_lost_in_part_the_rest_ends_and_the_lost_are_named(
+    outbox: SqlOutbox,
+) -> None:
+    await outbox.publish(3)
+    queue = OutboxQueue()
+    items = await queue.claim(outbox.conn, limit=10, owner=uuid4())
+    await queue.release(outbox.conn, items[1:2])
+    told = await _statements(
+        outbox.conn, queue.finish(outbox.conn, [Outcome(item, DONE) for item in items])
+    )
+    assert told == (1, ["outbox_finish_joint", "outbox_finish"])
+    assert await _left(outbox) == [items[1].key]
+    assert await outbox.conn.fetchval("select count(*) from penstock.late_results") == 1
+
+
+async def test_what_has_a_lease_of_its_own_is_not_asked_for_by_runs(outbox: SqlOutbox) -> None:
+    await outbox.publish(2)
+    queue = OutboxQueue(joint=False)
+    items = await queue.claim(outbox.conn, limit=10, owner=uuid4())
+    told = await _statements(
+        outbox.conn, queue.finish(outbox.conn, [Outcome(item, DONE) for item in items])
+    )
+    assert told == (0, ["outbox_finish"])

@@ -233,3 +233,33 @@ async def test_a_fair_claim_reads_shares_and_not_backlogs(
     nodes = await Plans(full).of("select * from app.outbox_claim(100, gen_random_uuid())")
     assert "Seq Scan" not in {node["Node Type"] for node in nodes}
     assert max(_read(node) for node in nodes) <= 200
+
+
+async def test_what_was_planned_on_an_empty_table_still_goes_by_the_key_when_it_is_full(
+    conn: "asyncpg.Connection[asyncpg.Record]",
+) -> None:
+    """Nobody has counted the rows since: an idle outbox, and then a burst."""
+    outbox = SqlOutbox(conn)
+    await outbox.publish(12)
+    await conn.execute("vacuum analyze public.outbox, public.outbox_joint_leases")
+    for joint in (True, False):
+        for end in (outbox.extend, outbox.release, outbox.fail, outbox.finish):
+            await end(await outbox.claim(1, joint=joint))
+    await conn.execute(
+        "insert into public.outbox (topic, payload) select 't', '{}' from generate_series(1, 20000)"
+    )
+    plans = Plans(conn)
+    extend, release = "select app.outbox_extend($1, $2)", "select app.outbox_release($1, $2)"
+    for joint, query in (
+        (True, extend),
+        (True, release),
+        (True, "select app.outbox_finish_joint($2, $1, $1)"),
+        (False, extend),
+        (False, release),
+        (False, "select app.outbox_finish($1, array_fill(null::uuid, array[50]), $2)"),
+    ):
+        items = await outbox.claim(50, joint=joint)
+        assert len(items) == 50
+        nodes = await plans.of(query, [item.seq for item in items], [item.token for item in items])
+        assert {node.get("Index Name") for node in nodes} <= {"outbox_pkey", None}, query
+        assert max(_read(node) for node in nodes) <= 50, query

@@ -12,6 +12,8 @@ import pytest
 from tests.support.interleave import Stage
 from tests.support.outbox import SqlOutbox
 
+from penstock.outbox.queue import OutboxQueue
+
 Session: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 SMOKE = Path(__file__).with_name("smoke.sql")
 
@@ -71,6 +73,20 @@ async def test_what_fails_is_tried_five_times_and_then_a_dead_letter(
     await conn.fetch("select app.outbox_replay($1, 'fixed')", [dead["id"]])
     await outbox.finish(await outbox.claim())
     assert await _row(conn) == ("SENT", True, 6, None)
+
+
+async def test_whoever_claims_a_row_is_told_which_attempt_is_its_last(
+    conn: Session, outbox: SqlOutbox
+) -> None:
+    """Beside an event that has more: a worker tells of a death at the right one."""
+    await _insert(conn, "payments.outbox_transfers")
+    await outbox.publish(1)
+    await outbox.policy(max_attempts=10)
+    items = await OutboxQueue().claim(conn, limit=10, owner=uuid4())
+    assert {item.topic: item.max_attempts for item in items} == {
+        "payments.outbox_transfers": 5,
+        "t": 10,
+    }
 
 
 async def _two_routes(conn: Session) -> None:

@@ -36,7 +36,7 @@ begin
             from unnest(v_lease.mine) as r (run));
         with gone as (
             delete from public.outbox o
-            where o.seq = any (v_seqs) and o.pos <= v_upto
+            where o.seq = any (v_seqs) and coalesce(o.pos <= v_upto, false)
             returning o.seq, o.id, o.tenant_id, o.topic, o.payload, o.headers, o.created_at,
                       o.ordering_key, o.lease_epoch, o.total_attempts, o.replay_count, o.key_hash
         ), kept as (

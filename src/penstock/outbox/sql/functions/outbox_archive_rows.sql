@@ -27,7 +27,8 @@ begin
     with gone as (
         delete from public.outbox o
         using unnest(p_seqs, p_tokens) as f (seq, token)
-        where o.seq = f.seq and o.processing_token is not distinct from f.token
+        where o.seq = f.seq and o.seq = any (p_seqs)  -- see outbox_extend
+          and o.processing_token is not distinct from f.token
         returning o.*
     ), kept as (
         insert into public.outbox_archive

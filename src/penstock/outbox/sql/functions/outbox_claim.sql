@@ -71,10 +71,11 @@ begin
             where o.ctid = any (v_tids)
             returning o.seq, o.id, o.tenant_id, o.topic, o.payload, o.headers, o.created_at,
                       o.ordering_key, o.processing_token, o.attempts, o.lease_epoch,
-                      o.lease_expires_at, o.event_id, o.event_topic
+                      o.lease_expires_at, o.event_id, o.event_topic, o.relay
         )
         select t.seq, t.id, t.tenant_id, t.topic, t.payload, t.headers, t.created_at,
-               t.ordering_key, t.processing_token, t.attempts, v_max, t.lease_epoch,
+               t.ordering_key, t.processing_token, t.attempts,
+               app.outbox_attempts_max(t.relay, v_max), t.lease_epoch,
                t.lease_expires_at, v_lease_s, t.event_id, t.event_topic
         from taken t
         order by t.created_at, t.seq;

@@ -1,5 +1,5 @@
 -- `is not distinct from` keeps the planner on the key: by the token's index, each row would read all
--- rows of its claim.
+-- rows of its claim. `= any` keeps it there too, if the table was nearly empty when this was planned.
 create or replace function app.outbox_extend(p_seqs bigint[], p_tokens uuid[])
 returns table (seq bigint)
 language plpgsql security definer
@@ -19,7 +19,7 @@ begin
             update public.outbox o
             set lease_expires_at = v_until
             from unnest(p_seqs, p_tokens) as f (seq, token)
-            where o.seq = f.seq and f.token is not null
+            where o.seq = f.seq and o.seq = any (p_seqs) and f.token is not null
               and o.processing_token is not distinct from f.token
             returning o.seq
         )

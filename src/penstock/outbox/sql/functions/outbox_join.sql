@@ -35,11 +35,10 @@ begin
                      and o.topic <> all (p_skip) and o.topic not like 'penstock.%'
                      and num_nonnulls(o.route, o.relay) = 0
                      and coalesce(o.tenant_id <> all (v_idle), true) as fits,
-                     c_bytes_each + pg_column_size(o.topic) + pg_column_size(o.headers)
-                     + coalesce(pg_column_size(o.ordering_key), 0)
-                     + case when pg_column_compression(o.payload) is null
-                            then pg_column_size(o.payload)
-                            else octet_length(o.payload::text) end as bytes
+                     -- As text, as it is sent: a short number may be long there.
+                     c_bytes_each + octet_length(o.topic)
+                     + coalesce(octet_length(o.ordering_key), 0)
+                     + octet_length(o.headers::text) + octet_length(o.payload::text) as bytes
               from public.outbox o
               where o.pos > v_wm and not v_joint @> o.seq
               order by o.pos limit v_limit) x;

@@ -40,7 +40,7 @@ begin
                 then 'MAX_ATTEMPTS' else t.code end,
             error = t.error
         from told t
-        where o.seq = t.seq and t.token is not null
+        where o.seq = t.seq and o.seq = any (p_seqs) and t.token is not null
           and o.processing_token is not distinct from t.token  -- see outbox_extend
         returning o.seq, o.id, t.token, o.lease_epoch, upper(t.verdict) as outcome, t.code, t.error,
                   o.next_attempt_at is null as over

@@ -26,14 +26,16 @@ begin
     from (select o.seq, j.token
           from unnest(p_seqs, p_tokens) as f (seq, token)
           join public.outbox_joint_leases j on j.token = f.token and j.seqs @> f.seq
-          join public.outbox o on o.seq = f.seq and o.pos <= j.upto
+          join public.outbox o on o.seq = f.seq and coalesce(o.pos <= j.upto, false)
+          where o.seq = any (p_seqs)
           for update of o skip locked) x;
     perform app.outbox_split(v_seqs, v_tokens);
     update public.outbox_joint_leases j set expires_at = p_until
     where j.token = any (v_joint) and exists (
         select from unnest(p_seqs, p_tokens) as f (seq, token)
         join public.outbox o on o.seq = f.seq
-        where f.token = j.token and j.seqs @> f.seq and o.pos <= j.upto);
+        where o.seq = any (p_seqs) and f.token = j.token and j.seqs @> f.seq
+          and coalesce(o.pos <= j.upto, false));
 end
 $$;
 

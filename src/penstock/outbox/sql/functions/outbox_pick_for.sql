@@ -14,7 +14,7 @@ set enable_mergejoin = off
 set enable_sort = off
 as $$
 declare
-    v_wm bigint := pg_sequence_last_value('penstock.outbox_wm');
+    v_wm bigint := app.outbox_mark();
     v_paused text[] := penstock.paused('topic');
     v_idle uuid[] := app.outbox_paused_tenants();
 begin

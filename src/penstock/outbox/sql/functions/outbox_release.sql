@@ -1,5 +1,5 @@
 -- `is not distinct from` keeps the planner on the key: by the token's index, each row would read all
--- rows of its claim.
+-- rows of its claim. `= any` keeps it there too, if the table was nearly empty when this was planned.
 create or replace function app.outbox_release(p_seqs bigint[], p_tokens uuid[]) returns integer
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -17,7 +17,7 @@ begin
             processing_token = null, lease_owner = null, lease_expires_at = null,
             attempts = o.attempts - 1
         from unnest(p_seqs, p_tokens) as f (seq, token)
-        where o.seq = f.seq and f.token is not null
+        where o.seq = f.seq and o.seq = any (p_seqs) and f.token is not null
           and o.processing_token is not distinct from f.token
         returning o.seq, o.id, f.token, o.lease_epoch
     )

@@ -19,7 +19,9 @@ begin
         attempts = o.attempts + 1, total_attempts = o.total_attempts + 1
     from unnest(p_seqs, p_tokens) as f (seq, token)
     join public.outbox_joint_leases j on j.token = f.token and j.seqs @> f.seq
-    where o.seq = f.seq and o.pos <= j.upto;
+    -- By the key alone, however small the table was when this was planned: never by position, and
+    -- never all of it.
+    where o.seq = f.seq and o.seq = any (p_seqs) and coalesce(o.pos <= j.upto, false);
     -- Each token takes its own events out, no other's; and in the order of tokens, because leases are
     -- extended at the same time.
     perform app.outbox_leave_joint(f.token, f.seqs)

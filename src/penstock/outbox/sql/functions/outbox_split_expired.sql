@@ -22,7 +22,7 @@ begin
           and not exists (
                 select from unnest(e.seqs) as r (run)
                 join public.outbox o on o.seq >= lower(r.run) and o.seq < upper(r.run)
-                where o.pos <= e.upto)
+                where coalesce(o.pos <= e.upto, false))
         order by e.expires_at limit 1000
         for update skip locked));
     for v_lease in
@@ -34,10 +34,10 @@ begin
         v_there := array(
             select o.seq from unnest(v_lease.seqs) as r (run)
             join public.outbox o on o.seq >= lower(r.run) and o.seq < upper(r.run)
-            where o.pos <= v_lease.upto);
+            where coalesce(o.pos <= v_lease.upto, false));
         v_free := array(
             select o.seq from public.outbox o
-            where o.seq = any (v_there) and o.pos <= v_lease.upto
+            where o.seq = any (v_there) and coalesce(o.pos <= v_lease.upto, false)
             for update skip locked);
         perform app.outbox_split(v_free, array_fill(v_lease.token, array[cardinality(v_free)]));
         select range_agg(int8range(h.seq, h.seq, '[]')) into v_left
