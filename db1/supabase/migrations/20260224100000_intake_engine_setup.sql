@@ -455,31 +455,48 @@ revoke all on function penstock.is_paused(text) from public;
 grant execute on function penstock.is_paused(text) to penstock_operator, penstock_readonly;
 
 -- kernel/functions/keep_days.sql
-create or replace function penstock.keep_days(p_table text, p_keep interval) returns integer
+create or replace function penstock.keep_days(p_tables text[], p_keep interval) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_today date := (penstock.clock() at time zone 'UTC')::date;
     v_before date := least((v_today - p_keep)::date, v_today);
-    v_part text;
+    v_parents oid[] := array(
+        select format('public.%I', t.name)::regclass::oid from unnest(p_tables) as t (name));
+    v_had oid[] := array(
+        select i.inhrelid from pg_inherits i where i.inhparent = any (v_parents) order by 1);
+    v_name text;
+    v_most integer := 0;
 begin
-    perform penstock.make_days(p_table);
-    for v_part in
+    foreach v_name in array p_tables loop
+        perform penstock.make_days(v_name);
+    end loop;
+    for v_name in
         select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
-        where i.inhparent = format('public.%I', p_table)::regclass
+        where i.inhparent = any (v_parents)
           and c.relname ~ '_[0-9]{8}$'
           and to_date(right(c.relname, 8), 'YYYYMMDD') < v_today - p_keep
           and to_date(right(c.relname, 8), 'YYYYMMDD') < v_today
+        order by c.relname
     loop
-        execute format('drop table public.%I', v_part);
+        execute format('drop table public.%I', v_name);
     end loop;
-    return penstock.purge_default(p_table, v_before::timestamp at time zone 'UTC');
+    if v_had <> array(
+        select i.inhrelid from pg_inherits i where i.inhparent = any (v_parents) order by 1) then
+        return 10000;
+    end if;
+    foreach v_name in array p_tables loop
+        v_most := greatest(
+            v_most, penstock.purge_default(v_name, v_before::timestamp at time zone 'UTC'));
+    end loop;
+    return v_most;
 end
 $$;
-comment on function penstock.keep_days(text, interval) is
-    'Make daily partitions ahead and remove what is past retention; rows of the default partition removed.';
-revoke all on function penstock.keep_days(text, interval) from public;
+comment on function penstock.keep_days(text[], interval) is
+    'Make daily partitions ahead and remove what is past retention; 10000 or more where it should be '
+    'called again.';
+revoke all on function penstock.keep_days(text[], interval) from public;
 
 -- kernel/functions/late_result.sql
 create or replace function penstock.late_result(
@@ -588,11 +605,28 @@ create or replace function penstock.note_deaths(
 ) returns void
 language sql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_incremental_sort = off
+set jit = off
 as $$
+    -- More than are added, so that the bound holds; none is locked that stays. The order leaves one
+    -- index that fits: by another the planner might read the notes of all queues.
     delete from penstock.deaths d where d.number = any (array(
-        select o.number from penstock.deaths o
-        where o.queue = p_queue and o.died_at < penstock.clock() - interval '1 day'
-        order by o.number limit 1000 for update skip locked));
+        select o.number from penstock.deaths o where o.number = any (array(
+            select h.number
+            from (select f.number, f.died_at from penstock.deaths f
+                  where (f.queue, f.number) >= (p_queue, '-9223372036854775808'::bigint)
+                    and (f.queue, f.number) <= (p_queue, 9223372036854775807)
+                  order by f.queue, f.number limit 1000 + coalesce(cardinality(p_ids), 0)) h
+            where h.died_at < penstock.clock() - interval '1 day'
+               or h.number < (
+                   select l.number from penstock.deaths l
+                   where (l.queue, l.number) >= (p_queue, '-9223372036854775808'::bigint)
+                     and (l.queue, l.number) <= (p_queue, 9223372036854775807)
+                   order by l.queue desc, l.number desc limit 1) - 100000))
+        for update skip locked));
     insert into penstock.deaths (queue, item_id, topic, attempt, code)
     select p_queue, d.id, d.topic, d.attempt, coalesce(d.code, 'UNKNOWN')
     from unnest(p_ids, p_topics, p_attempts, p_codes) as d (id, topic, attempt, code)
@@ -990,13 +1024,17 @@ returns table (item_id uuid, topic text, attempt integer, code text)
 language sql security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_incremental_sort = off
 set jit = off
 as $$
     with taken as (
         delete from penstock.deaths d where d.number = any (array(
             select o.number from penstock.deaths o
-            where o.queue = p_queue and penstock.may_run(p_queue)
-            order by o.number limit 1000 for update skip locked))
+            where (o.queue, o.number) >= (p_queue, '-9223372036854775808'::bigint)
+              and (o.queue, o.number) <= (p_queue, 9223372036854775807)
+              and penstock.may_run(p_queue)
+            order by o.queue, o.number limit 1000 for update skip locked))
         returning d.number, d.item_id, d.topic, d.attempt, d.code
     )
     select t.item_id, t.topic, t.attempt, t.code from taken t order by t.number
@@ -1005,8 +1043,7 @@ comment on function penstock.take_deaths(text) is
     'Take the deaths of a queue that nobody has told of yet, a thousand at most.';
 revoke all on function penstock.take_deaths(text) from public;
 grant execute on function penstock.take_deaths(text)
-    to penstock_outbox_executor, penstock_intake_executor, penstock_payments_executor,
-       penstock_inbox_executor;
+    to penstock_outbox_executor, penstock_payments_executor, penstock_inbox_executor;
 
 -- kernel/functions/time_floor.sql
 create or replace function penstock.time_floor(p_sequence regclass) returns timestamptz
@@ -1275,7 +1312,7 @@ reset role;
 
 -- kernel: record of version 1
 insert into penstock.migration (product, version, name, checksum)
-values ('kernel', 1, 'definitions', 'fcb0b2dbaab6e06489521923912a7b1fc7feea9e9a24c8569cc4097151ccc6ed')
+values ('kernel', 1, 'definitions', 'fdf59ffbe47327ce1056d1be16b7294c90f04e46c3efb7e3d1c70eb7c57afd5d')
 on conflict (product, version) do update set checksum = excluded.checksum;
 
 -- kernel: record of its files
@@ -1292,7 +1329,7 @@ set definition = excluded.definition, digest = excluded.digest;
 
 -- kernel: record of its files
 insert into penstock.catalog (object, kind, product, definition, digest)
-values ('file kernel/functions', 'file', 'kernel', '1', '2fedf76d9f3385458c48d7c4f32eae7f8fb3aa8d3c2befb47a7ec4c5ecceb8d1')
+values ('file kernel/functions', 'file', 'kernel', '1', 'c237d6a95147d5c34b7148394bce4514983588ccd2b360a6f4f5260637e35ef0')
 on conflict (object) do update
 set definition = excluded.definition, digest = excluded.digest;
 

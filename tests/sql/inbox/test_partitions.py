@@ -4,6 +4,8 @@ from datetime import timedelta
 
 from tests.support.inbox import SqlInbox
 
+from penstock.inbox import store
+
 DAYS = """
 select c.relname::text as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
 where i.inhparent in ('webhook_events_archive'::regclass, 'webhook_attempts'::regclass)
@@ -33,7 +35,7 @@ async def test_rows_of_a_day_without_a_partition_go_in_their_time(inbox: SqlInbo
     await inbox.conn.execute("select webhook.inbox_keep()")
     for days, left in ((0, 1), (6, 1), (2, 0)):
         await inbox.advance(timedelta(days=days))
-        await inbox.conn.execute("select webhook.inbox_partitions()")
+        await store.partitions(inbox.conn)
         for table in ("webhook_events_archive", "webhook_attempts"):
             count = f"select count(*) from public.{table}_default"
             assert await inbox.conn.fetchval(count) == left, table

@@ -162,6 +162,35 @@ async def test_more_tenants_than_a_destination_has_room_for_have_their_turn(conn
         taken.update(row["tenant_id"] for row in rows)
 
 
+FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
+
+
+async def test_the_first_and_the_last_of_all_tenants_have_a_share(
+    conn: Session, outbox: SqlOutbox
+) -> None:
+    await _fill(conn, LOUD, 20)
+    for tenant in (FIRST, LAST):
+        await _fill(conn, tenant, 5)
+    assert await _shares(conn, await outbox.claim(12)) == {LOUD: 6, FIRST: 3, LAST: 3}
+
+
+@pytest.mark.parametrize("aside", [False, True])
+async def test_the_first_and_the_last_have_a_share_of_a_destination(
+    conn: Session, aside: bool
+) -> None:
+    routed = Routed(conn)
+    await routed.route("r", "*", to="a")
+    for tenant in (LOUD, FIRST, LAST):
+        await _fill(conn, tenant, 3)
+    await routed.expand()
+    if aside:
+        assert await conn.fetchval("select app.outbox_set_aside(0)") == 9
+    for _ in range(5):
+        found = "select app.outbox_route_tenants('r', $1, $2)"
+        assert sorted(await conn.fetchval(found, 10, aside)) == [FIRST, LOUD, LAST]
+        assert len(set(await conn.fetchval(found, 2, aside))) == 2
+
+
 @pytest.mark.parametrize("aside", [False, True])
 async def test_what_a_fair_claim_reads_does_not_grow_with_the_backlog(
     conn: Session, routed: Routed, aside: bool

@@ -141,7 +141,7 @@ async def test_rows_of_a_day_without_a_partition_go_in_their_time(
     for days, left in ((0, 1), (6, 1), (2, 0)):
         await outbox.advance(timedelta(days=days))
         await conn.execute("set role penstock_outbox_executor")
-        await conn.execute("select app.outbox_partitions()")
+        await store.partitions(conn)
         await conn.execute("reset role")
         assert await _in_defaults(conn) == (left, left)
     assert await conn.fetchval("select count(*) from public.outbox") == 2
@@ -155,6 +155,40 @@ async def test_what_is_left_behind_goes_in_steps(
     assert await _in_defaults(conn) == (3, 0)
     await conn.execute(OLD, 10_000)
     await store.partitions(conn)
+    assert await _in_defaults(conn) == (0, 0)
+
+
+LOCKED = """select distinct c.relname::text from pg_locks l join pg_class c on c.oid = l.relation
+            where l.pid = pg_backend_pid() and l.mode = 'AccessExclusiveLock'
+              and c.relname in ('outbox_archive', 'outbox_attempts')"""
+
+
+@pytest.mark.parametrize(
+    "table", ["outbox_archive", "outbox_attempts"], ids=["own day", "day of another table"]
+)
+@pytest.mark.parametrize("offset", [-20, 9], ids=["dropped", "made"])
+async def test_no_rows_are_removed_under_the_lock_of_a_day(
+    conn: "asyncpg.Connection[asyncpg.Record]", table: str, offset: int
+) -> None:
+    """It would stop all finishing for as long as the rows take."""
+    await conn.execute(OLD, 3)
+    day = datetime.now(UTC).date() + timedelta(days=offset)
+    name = f"public.{table}_{day:%Y%m%d}"
+    await conn.execute("set role penstock_owner")
+    await conn.execute(
+        f"drop table {name}"
+        if offset > 0
+        else f"create table {name} partition of public.{table}"
+        f" for values from ('{day} 00:00+00') to ('{day + timedelta(days=1)} 00:00+00')"
+    )
+    await conn.execute("reset role")
+    async with conn.transaction():
+        assert await conn.fetchval("select app.outbox_partitions()") >= 10_000, "to be called again"
+        assert [row[0] for row in await conn.fetch(LOCKED)] == [table]
+        assert await _in_defaults(conn) == (3, 0)
+    async with conn.transaction():
+        assert await conn.fetchval("select app.outbox_partitions()") == 3
+        assert await conn.fetch(LOCKED) == []
     assert await _in_defaults(conn) == (0, 0)
 
 

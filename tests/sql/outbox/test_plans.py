@@ -43,8 +43,11 @@ FILL = f"""
 class Plans:
     """Collects the plans of what runs on a connection."""
 
-    def __init__(self, conn: "asyncpg.Connection[asyncpg.Record]") -> None:
+    def __init__(
+        self, conn: "asyncpg.Connection[asyncpg.Record]", relation: str = "outbox"
+    ) -> None:
         self._conn = conn
+        self._relation = relation
         self._seen: list[dict[str, Any]] = []
         conn.add_log_listener(self._hear)
 
@@ -54,19 +57,19 @@ class Plans:
             self._seen.append(json.loads(text.partition("plan:")[2]))
 
     async def of(self, query: str, *args: object) -> list[dict[str, Any]]:
-        """The nodes over the hot table that a statement and all below it ran."""
+        """The nodes over the table that a statement and all below it ran."""
         self._seen.clear()
         await self._conn.execute(EXPLAIN)
         await self._conn.fetch(query, *args)
         await self._conn.execute("set auto_explain.log_min_duration = -1")
-        return [node for plan in self._seen for node in _nodes(plan["Plan"])]
+        return [node for plan in self._seen for node in _nodes(plan["Plan"], self._relation)]
 
 
-def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if plan.get("Relation Name") == "outbox" and "Scan" in plan["Node Type"]:
+def _nodes(plan: dict[str, Any], relation: str) -> Iterator[dict[str, Any]]:
+    if plan.get("Relation Name") == relation and "Scan" in plan["Node Type"]:
         yield plan
     for child in plan.get("Plans", ()):
-        yield from _nodes(child)
+        yield from _nodes(child, relation)
 
 
 def _read(node: dict[str, Any]) -> float:

@@ -1,3 +1,4 @@
+-- From the first on, be it the nil UUID, where p_from is null.
 create or replace function app.outbox_ready_tenants(p_from uuid, p_to uuid, p_limit integer)
 returns uuid[]
 language plpgsql
@@ -12,7 +13,8 @@ begin
         with recursive walk as (
             (select o.tenant_id, 1 as n from public.outbox o
              where o.pos is not null
-               and o.tenant_id > coalesce(p_from, '00000000-0000-0000-0000-000000000000')
+               and o.tenant_id >= coalesce(p_from, '00000000-0000-0000-0000-000000000000')
+               and o.tenant_id is distinct from p_from
              order by o.tenant_id limit 1)
             union all
             select x.tenant_id, w.n + 1 from walk w

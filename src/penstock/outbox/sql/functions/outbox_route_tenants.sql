@@ -5,13 +5,12 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    c_first constant uuid := '00000000-0000-0000-0000-000000000000';
     c_last constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
     v_start uuid := gen_random_uuid();
     v_found uuid[] := app.outbox_walk_tenants(p_route, v_start, c_last, p_limit, p_aside);
 begin
     return v_found || app.outbox_walk_tenants(
-        p_route, c_first, v_start, p_limit - cardinality(v_found), p_aside);
+        p_route, null, v_start, p_limit - cardinality(v_found), p_aside);
 end
 $$;
 
