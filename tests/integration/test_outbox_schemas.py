@@ -1,5 +1,6 @@
 """Models of topics: kept by version, and what may change within one."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
@@ -11,6 +12,7 @@ import pytest
 from tests.support.jobs import Connection, work
 
 from penstock import Event, Penstock, SchemaChanged, Topic
+from penstock.kernel.codec import encode
 from penstock.outbox.schemas import differences, schema_of
 
 
@@ -256,6 +258,58 @@ async def test_producers_do_not_wait_for_each_others_first_event(
         await other.close()
 
 
+async def test_an_older_snapshot_keeps_a_schema_and_does_not_fail_on_one(
+    database_url: str, conn: Connection
+) -> None:
+    topics = [_producer(database_url, Order) for _ in range(2)]
+    async with conn.transaction(isolation="repeatable_read"):
+        await topics[0].publish(conn, ORDER)
+    assert await _versions(conn) == [1]
+    await conn.execute("delete from public.outbox_schemas")
+    other = await asyncpg.connect(database_url, command_timeout=10)
+    try:
+        async with other.transaction(isolation="repeatable_read"):
+            assert await _versions(other) == []
+            await topics[0].publish(conn, ORDER, autocommit_ok=True)
+            assert await _versions(conn) == [1]
+            await topics[1].publish(other, ORDER)
+    finally:
+        await other.close()
+    assert await _published(conn) == 3
+
+
+async def test_opening_and_starting_wait_for_no_producer(
+    database_url: str, conn: Connection
+) -> None:
+    first, opened = _producer(database_url, Order), Penstock(database_url)
+    late = opened.outbox.topic("orders", OrderByText)
+    held = conn.transaction()
+    await held.start()
+    await first.publish(conn, ORDER)
+    await work(_app(database_url, OrderByText))
+    async with opened:
+        await held.commit()
+        with pytest.raises(SchemaChanged):
+            async with opened.transaction() as tx:
+                await late.publish(tx, TEXT)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_what_a_transaction_keeps_is_not_known_before_its_end(
+    database_url: str, conn: Connection, nested: bool
+) -> None:
+    topic = _producer(database_url, Order)
+    undone = conn.transaction()
+    await undone.start()
+    for _ in range(2):
+        async with conn.transaction() if nested else nullcontext():
+            await topic.publish(conn, ORDER)
+    await undone.rollback()
+    async with conn.transaction():
+        await topic.publish(conn, ORDER)
+    assert await _versions(conn) == [1]
+
+
 async def test_a_producers_role_adds_to_what_is_kept_and_takes_nothing_away(
     database_url: str, conn: Connection
 ) -> None:
@@ -272,6 +326,47 @@ async def test_a_producers_role_adds_to_what_is_kept_and_takes_nothing_away(
     await conn.execute("select app.outbox_put_schema('orders', 1, '{}', true)")
     await conn.execute("reset role")
     assert await conn.fetchval(kept) == before
+
+
+NUMBER: dict[str, Any] = {
+    "type": "object",
+    "properties": {"number": {"type": "integer"}, "line": {"type": "object", "properties": {}}},
+    "required": ["number", "line"],
+}
+MORE = {**NUMBER["properties"], "more": {"type": "string"}}
+CLOSED = {**NUMBER, "additionalProperties": False}
+
+
+def _with_line(**line: Any) -> dict[str, Any]:
+    return {**NUMBER, "properties": {**NUMBER["properties"], "line": {"type": "object", **line}}}
+
+
+PROPOSALS: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    (NUMBER, {**NUMBER, "properties": MORE}, True),
+    (NUMBER, {**NUMBER, "properties": MORE, "required": ["line", "number"]}, True),
+    (NUMBER, {**NUMBER, "properties": MORE, "required": ["number", "line", "more"]}, False),
+    (NUMBER, {**NUMBER, "required": ["number", "line", "zzz"]}, False),
+    (NUMBER, {**NUMBER, "required": ["number"]}, False),
+    (NUMBER, CLOSED, False),
+    (NUMBER, {**NUMBER, "properties": {"number": {"type": "integer"}}}, False),
+    (CLOSED, {**CLOSED, "properties": MORE}, False),
+    (NUMBER, _with_line(properties={"sku": {"type": "string"}}), True),
+    (NUMBER, _with_line(properties={}, required=["sku"]), False),
+    (_with_line(), _with_line(properties={"sku": {"type": "string"}}), False),
+]
+
+
+async def test_a_producers_role_adds_optional_fields_only(conn: Connection) -> None:
+    put = "select app.outbox_put_schema('orders', $1, $2::text::jsonb, $3)::text"
+    taken = []
+    await conn.execute("set role penstock_outbox_ingest")
+    for version, (kept, proposed, _) in enumerate(PROPOSALS, 1):
+        await conn.fetchval(put, version, encode(kept), False)
+        found = msgspec.json.decode(await conn.fetchval(put, version, encode(proposed), True))
+        assert found in (kept, proposed)
+        taken.append(found == proposed)
+    await conn.execute("reset role")
+    assert taken == [may for _, _, may in PROPOSALS]
 
 
 async def test_who_may_not_publish_opens_all_the_same(database_url: str, conn: Connection) -> None:

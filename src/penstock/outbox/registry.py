@@ -33,18 +33,17 @@ class Registry:
         self._known: set[tuple[str, int]] = set()
 
     async def register(self, conn: Connection, topics: Iterable[Named]) -> None:
-        """Keep schemas; raises SchemaChanged if the kept one of a version does not fit."""
+        """Keep schemas; raises SchemaChanged if the kept one of a version does not fit.
+
+        Waits for no producer: one that is at it in an open transaction leaves the topic unknown.
+        """
         for topic in topics:
-            schema = self._unknown(topic)
-            if schema is None:
+            if (schema := self._unknown(topic)) is None:
                 continue
-            mine = (topic.name, topic.version)
-            kept = _fitting(
-                topic, schema, await store.put_schema(conn, *mine, encode(schema), False)
-            )
-            if (known := merged(kept, schema)) != kept:
-                await store.put_schema(conn, *mine, encode(known), True)
-            self._known.add(mine)
+            text = await store.propose_schema(conn, *_proposal(topic, schema))
+            kept = self._heard(topic, schema, text)
+            if kept is not None and (known := merged(kept, schema)) != kept:
+                await store.replace_schema(conn, topic.name, str(topic.version), encode(known))
 
     async def check(self, conn: Connection, topic: Named) -> None:
         """Before an event, in the user's transaction; raises SchemaChanged. Asks once."""
@@ -68,11 +67,15 @@ class Registry:
             self._known.add(mine)
         return schema
 
-    def _heard(self, topic: Named, schema: dict[str, Any], kept: str | None) -> None:
-        if kept is None:
-            return  # it comes with this event, or another's: once that is committed we shall know
-        _fitting(topic, schema, kept)
+    def _heard(
+        self, topic: Named, schema: dict[str, Any], text: str | None
+    ) -> dict[str, Any] | None:
+        """The kept schema; None: it comes with this event, or another's, and may be undone."""
+        if text is None:
+            return None
+        kept = _fitting(topic, schema, text)
         self._known.add((topic.name, topic.version))
+        return kept
 
 
 def _proposal(topic: Named, schema: dict[str, Any]) -> tuple[str, str, str]:

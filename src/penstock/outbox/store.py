@@ -63,6 +63,9 @@ _EXTEND = (
 _PROPOSE_SCHEMA = (
     "select app.outbox_propose_schema($1::text, $2::text::integer, $3::text::jsonb)::text as kept"
 )
+_REPLACE_SCHEMA = (
+    "select app.outbox_put_schema($1::text, $2::text::integer, $3::text::jsonb, true) is null"
+)
 _MAY_PUT_SCHEMA = """
 select coalesce(has_schema_privilege(p.pronamespace, 'usage')
                 and has_function_privilege(p.oid, 'execute'), false) as may
@@ -137,12 +140,9 @@ async def register(conn: Connection, *args: object) -> None:
     await call(conn, "select app.outbox_register($1::text[], $2::text[], $3::text[])", *args)
 
 
-async def put_schema(conn: Connection, *args: object) -> str:
-    """Keep a topic's schema: topic, version, schema, whether to replace; returns the kept one."""
-    query = "select app.outbox_put_schema($1::text, $2::integer, $3::text::jsonb, $4)::text as kept"
-    rows = await call(conn, query, *args)
-    kept: str = rows[0]["kept"]
-    return kept
+async def replace_schema(conn: Connection, *args: str) -> None:
+    """Keep another schema of a topic's version, as far as this login may."""
+    await call(conn, _REPLACE_SCHEMA, *args)
 
 
 async def may_put_schema(conn: Connection) -> bool:
@@ -151,7 +151,7 @@ async def may_put_schema(conn: Connection) -> bool:
 
 
 async def propose_schema(conn: Connection, *args: str) -> str | None:
-    """The kept schema of a topic's version; None: this one is kept with the event, ask again."""
+    """The kept schema of a topic's version; None: not known yet, ask again."""
     kept: str | None = (await call(conn, _PROPOSE_SCHEMA, *args))[0]["kept"]
     return kept
 

@@ -1,6 +1,9 @@
--- For a producer that has only the transaction in which it publishes: the schema of a version comes with
--- its first event. That may still be undone, so the next event asks again. Whoever finds another at it
--- does the same and waits for nothing. An older snapshot would not show what was kept since, and fail on it.
+-- For whoever must not wait, nor be waited for: a producer that has only the transaction in which it
+-- publishes, where the schema of a version comes with its first event, and a process that starts beside
+-- it. What this transaction keeps may still be undone, so it is not known yet: null, and the next event
+-- asks again. Whoever finds another at it does the same. The setting ends with the transaction, or with
+-- the savepoint, as the row does. An older snapshot does not show what was kept since and fails on it: that
+-- is not known either. A serializable one would fail later, at what is not ours.
 create or replace function app.outbox_propose_schema(
     p_topic text, p_version integer, p_schema jsonb
 ) returns jsonb
@@ -8,16 +11,24 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_known jsonb := (select s.schema from public.outbox_schemas s
-                      where s.topic = p_topic and s.version = p_version);
+    v_hash bigint := hashtextextended(format('penstock.outbox_schema/%s/%s', p_version, p_topic), 0);
+    v_mine text := coalesce(current_setting('penstock.outbox_proposed', true), '');
+    v_known jsonb;
 begin
+    if v_hash::text = any (string_to_array(v_mine, ' ')) then
+        return null;
+    end if;
+    v_known := (select s.schema from public.outbox_schemas s
+                where s.topic = p_topic and s.version = p_version);
     if v_known is not null
-       or current_setting('transaction_isolation') <> 'read committed'
-       or not pg_try_advisory_xact_lock(
-            hashtextextended(format('penstock.outbox_schema/%s/%s', p_version, p_topic), 0)) then
+       or current_setting('transaction_isolation') = 'serializable'
+       or not pg_try_advisory_xact_lock(v_hash) then
         return v_known;
     end if;
+    perform set_config('penstock.outbox_proposed', concat_ws(' ', v_mine, v_hash), true);
     return nullif(app.outbox_put_schema(p_topic, p_version, p_schema), p_schema);
+exception when serialization_failure then
+    return null;
 end
 $$;
 

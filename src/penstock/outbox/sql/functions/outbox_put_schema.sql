@@ -1,4 +1,4 @@
--- A producer may only add to what is kept: workers go by it.
+-- A producer may only add optional fields to what is kept: workers go by it.
 create or replace function app.outbox_put_schema(
     p_topic text, p_version integer, p_schema jsonb, p_replace boolean default false
 ) returns jsonb
@@ -8,12 +8,14 @@ as $$
 declare
     v_known jsonb;
 begin
-    insert into public.outbox_schemas as s (topic, version, schema)
+    insert into public.outbox_schemas (topic, version, schema)
     values (p_topic, p_version, p_schema)
-    on conflict (topic, version) do update
-        set schema = excluded.schema, changed_at = penstock.clock()
-        where p_replace and s.schema <> excluded.schema
-          and (excluded.schema @> s.schema or penstock.may_run('outbox'));
+    on conflict (topic, version) do nothing;
+    if p_replace then
+        update public.outbox_schemas s set schema = p_schema, changed_at = penstock.clock()
+        where s.topic = p_topic and s.version = p_version and s.schema <> p_schema
+          and (penstock.may_run('outbox') or app.outbox_schema_adds(s.schema, p_schema));
+    end if;
     select s.schema into v_known from public.outbox_schemas s
     where s.topic = p_topic and s.version = p_version;
     return v_known;
