@@ -26,18 +26,28 @@ _FINISH_STRICT = (
 )
 # Times as numbers: the driver takes six times as long over a time. What a claim for destinations
 # returns comes by rows, the rest as one array for each column: no record is made for each event.
+_CLAIMED_COLUMNS = {
+    "seq": "seq",
+    "id": "id",
+    "topic": "topic",
+    "payload": "payload::text",
+    "headers": "headers::text",
+    "created_s": "date_part('epoch', created_at)",
+    "attempts": "attempts",
+    "lease_epoch": "lease_epoch",
+    "max_attempts": "max_attempts",
+    "ordering_key": "ordering_key",
+    "tenant_id": "tenant_id",
+    "event_id": "event_id",
+    "event_topic": "event_topic",
+}
+CLAIMED_COLUMNS = len(_CLAIMED_COLUMNS)
 CLAIMED = (
-    "select seq, id, topic, payload::text, headers::text,"
-    " date_part('epoch', created_at) as created_s, attempts, lease_epoch,"
-    " max_attempts, ordering_key, tenant_id, event_id, event_topic,"
+    f"select {', '.join(f'{value} as {name}' for name, value in _CLAIMED_COLUMNS.items())},"
     " date_part('epoch', lease_expires_at) as expires_s, lease_s"
 )
-CLAIMED_COLUMNS = 13
 _CLAIMED_TOGETHER = (
-    "select array_agg(seq), array_agg(id), array_agg(topic), array_agg(payload::text),"
-    " array_agg(headers::text), array_agg(date_part('epoch', created_at)), array_agg(attempts),"
-    " array_agg(lease_epoch), array_agg(max_attempts), array_agg(ordering_key),"
-    " array_agg(tenant_id), array_agg(event_id), array_agg(event_topic),"
+    f"select {', '.join(f'array_agg({value}) as {n}' for n, value in _CLAIMED_COLUMNS.items())},"
     " date_part('epoch', min(lease_expires_at)) as expires_s, max(lease_s) as lease_s"
 )
 _CLAIM = (
