@@ -1,7 +1,6 @@
 """The outbox as a queue: the kernel's verbs over the outbox's SQL functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from time import monotonic
 from typing import assert_never
 from uuid import UUID
@@ -22,7 +21,7 @@ from penstock.outbox import destinations, store
 from penstock.outbox.claims import Claims, lane_of
 from penstock.outbox.model import QUEUE
 from penstock.outbox.routes import IDLE_ROUTING_S, ROUTING_S, Route, Routing
-from penstock.outbox.taking import fresh_token, runs, taken, together
+from penstock.outbox.taking import by_number, fresh_token, runs, taken, together
 
 ERROR_LENGTH_MAX = 2000
 _NO_LANES: Mapping[str, str] = {}
@@ -221,14 +220,14 @@ def _mark(names: set[str], name: str, *, on: bool) -> None:
 
 def _keys(items: Sequence[Item], *, with_ids: bool = False) -> list[object]:
     # In one order, whoever calls: two statements over the same events do not lock each other out.
-    items = sorted(items, key=attrgetter("key"))
+    items = sorted(items, key=by_number)
     seqs: object = [item.key for item in items]
     tokens: object = [item.lease.token for item in items]
     return [seqs, [item.id for item in items], tokens] if with_ids else [seqs, tokens]
 
 
 def _failures(outcomes: Sequence[Outcome]) -> list[object]:
-    outcomes = sorted(outcomes, key=attrgetter("item.key"))
+    outcomes = sorted(outcomes, key=lambda outcome: outcome.item.key)  # as _keys has them
     told = [_told(outcome) for outcome in outcomes]
     return [
         *_keys([outcome.item for outcome in outcomes], with_ids=True),
